@@ -1,0 +1,124 @@
+"""The reconcile loop: a queue of keys that coalesces, retries with backoff, and never runs one key twice at once.
+
+Level, not edge: `add(key)` only says "look". A periodic scan behind every notification is the caller's duty
+(`resync` adds all keys at an interval).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from regional.core.clock import Clock, SystemClock
+
+K = TypeVar("K", bound=Hashable)
+log = logging.getLogger(__name__)
+
+
+class WorkQueue(Generic[K]):
+    def __init__(self, clock: Clock | None = None, base: float = 0.05, cap: float = 30.0) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._base, self._cap = base, cap
+        self._waiting: dict[K, None] = {}
+        self._running: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._timers: dict[K, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, key: K) -> None:
+        if key in self._running:
+            self._again.add(key)
+        else:
+            self._waiting[key] = None
+            self._wake.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """The earlier of two timers for one key wins by running first; a later add replaces the pending timer."""
+        if old := self._timers.pop(key, None):
+            old.cancel()
+        self._timers[key] = asyncio.create_task(self._later(key, seconds))
+
+    async def _later(self, key: K, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._timers.pop(key, None)
+        self.add(key)
+
+    async def take(self) -> K:
+        while not self._waiting:
+            self._wake.clear()
+            await self._wake.wait()
+        key = next(iter(self._waiting))
+        del self._waiting[key]
+        self._running.add(key)
+        return key
+
+    def done(self, key: K, *, failed: bool = False) -> None:
+        self._running.discard(key)
+        if failed:
+            count = self._failures[key] = self._failures.get(key, 0) + 1
+            self.add_after(key, min(self._cap, self._base * 2 ** min(count, 16)))
+        else:
+            self._failures.pop(key, None)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+async def run_workers(
+    name: str,
+    queue: WorkQueue[K],
+    reconcile: Callable[[K], Awaitable[float | None]],
+    *,
+    workers: int = 1,
+    resync: Callable[[], Iterable[K]] | None = None,
+    resync_seconds: float = 60.0,
+    clock: Clock | None = None,
+) -> None:
+    """Run until cancelled. `reconcile(key)` returns seconds after which to look again, or None."""
+    clock = clock or SystemClock()
+
+    async def work() -> None:
+        while True:
+            key = await queue.take()
+            try:
+                again = await reconcile(key)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                log.warning("reconcile failed", extra={"controller": name, "key": str(key), "reason": str(error)})
+                log.debug("reconcile traceback", exc_info=True)
+                queue.done(key, failed=True)
+            else:
+                queue.done(key)
+                if again is not None:
+                    queue.add_after(key, again)
+
+    async def scan() -> None:
+        while resync is not None:
+            await clock.sleep(resync_seconds)
+            for key in resync():
+                queue.add(key)
+
+    tasks = [asyncio.create_task(work()) for _ in range(workers)]
+    if resync is not None:
+        tasks.append(asyncio.create_task(scan()))
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        queue.close()

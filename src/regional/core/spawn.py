@@ -1,0 +1,147 @@
+"""The client's side of the warm parent: ask for a process, learn how it ended.
+
+Starting an interpreter and importing our libraries costs seconds of CPU and tens of megabytes for every pod; a fork of
+a parent that has done it costs milliseconds and shares the pages (the parent itself: core.warm).
+
+No process may get lost, whoever dies when. So a request names a `state_file`, and the *child* links its own pid and
+start time there before it runs anything else: link(2) succeeds for one child only, so repeating a request (the asker
+died, the warm parent died) never gives two processes. How it ended is in `exit_file`: written by the child when it
+leaves by itself, by the warm parent when a signal ended it. With neither, it was killed together with its warm parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from regional.core.process import ProcessRef
+
+KILLED = 137  # 128 + SIGKILL, what a shell and Kubernetes say
+_LINE_LIMIT = 4 << 20
+
+
+class SpawnRequest(msgspec.Struct):
+    argv: list[str]
+    env: dict[str, str]  # complete: nothing of the warm parent's own environment is passed on
+    cwd: str = "/"
+    log: str = ""  # appended to by stdout and stderr; "" discards
+    exit_file: str = ""
+    state_file: str = ""
+    title: str = ""
+
+
+class ExitStatus(msgspec.Struct):
+    code: int
+    signal: int = 0
+    finished: str = ""  # RFC 3339
+
+
+class SpawnError(Exception):
+    """The warm parent answered, and said no: the message says why."""
+
+
+class _Answer(msgspec.Struct):
+    pid: int = 0
+    start: int = 0
+    error: str = ""
+
+
+async def spawn(socket_path: Path, request: SpawnRequest) -> ProcessRef:
+    """Raises SpawnError if the request is refused, OSError if the warm parent is not there (try again)."""
+    reader, writer = await asyncio.open_unix_connection(str(socket_path), limit=_LINE_LIMIT)
+    try:
+        writer.write(msgspec.json.encode(request) + b"\n")
+        await writer.drain()
+        line = await reader.readline()
+    finally:
+        writer.close()
+    return _parse(line)
+
+
+def spawn_sync(socket_path: Path, request: SpawnRequest) -> ProcessRef:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(socket_path))
+        connection.sendall(msgspec.json.encode(request) + b"\n")
+        with connection.makefile("rb") as stream:
+            line = stream.readline(_LINE_LIMIT)
+    return _parse(line)
+
+
+def _parse(line: bytes) -> ProcessRef:
+    if not line.endswith(b"\n"):
+        raise ConnectionResetError("the warm parent went away before it answered")
+    answer = msgspec.json.decode(line, type=_Answer)
+    if answer.error:
+        raise SpawnError(answer.error)
+    return ProcessRef(answer.pid, answer.start)
+
+
+def read_state(path: Path) -> ProcessRef | None:
+    """The process that a state file names; None while no child has written it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ProcessRef)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def read_exit(path: Path) -> ExitStatus | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ExitStatus)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+async def wait_exit(process: ProcessRef, exit_file: Path) -> ExitStatus:
+    """Waits for the end of a process and says how it ended, also to those who are not its parent."""
+    await process.wait()
+    # The warm parent writes the file before it reaps, so while there is a zombie the file may still come.
+    for _ in range(200):
+        if (status := read_exit(exit_file)) is not None:
+            return status
+        if not _is_zombie(process.pid):
+            break
+        await asyncio.sleep(0.01)
+    return read_exit(exit_file) or ExitStatus(KILLED, 9, timestamp())
+
+
+def timestamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def write_exit(path: str, code: int, signal: int = 0) -> None:
+    """First writer wins: the child's own word is better than what its parent sees."""
+    publish(path, {"code": code, "signal": signal, "finished": timestamp()})
+
+
+def publish(path: str, value: dict[str, int | str]) -> bool:
+    """A whole file or none, and only once: False if it exists already."""
+    temporary = f"{path}.{os.getpid()}"
+    Path(temporary).write_text(json.dumps(value) + "\n")
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        Path(temporary).unlink()
+    return True
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        raw = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return raw[raw.rindex(b")") + 2 :].split()[0] == b"Z"
+
+
+def main(argv: list[str]) -> int:
+    """Role `warm`. Imported late: whoever only asks for processes need not carry the parent."""
+    from regional.core.warm import main as warm_main
+
+    return warm_main(argv)

@@ -1,0 +1,176 @@
+"""What is true of a region right now: every part with its state, as `status`, `up` and tests see it.
+
+Services come from the supervisor, the rest from the clusters' own APIs with the machine owner's credentials: nothing
+here keeps a second account of what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from regional.core.paths import RegionPaths
+from regional.core.problems import UserError
+from regional.core.process import ProcessRef
+from regional.core.spawn import read_state
+from regional.kube.client import ApiError, Client
+from regional.kube.objects import Obj, is_deleting, is_true, metadata_of, name_of, namespace_of, status_of, uid_of
+from regional.local.supervisor_client import ServiceStatus, SupervisorClient
+
+ISOLATION = (
+    "separation: processes hold no address or credential of another cluster; "
+    "network paths are not cut (all share this machine's loopback)"
+)
+
+
+class Part(msgspec.Struct):
+    kind: str  # service | node | application | pod
+    name: str
+    where: str  # the region, or a cluster
+    state: str
+    ok: bool
+    address: str = ""
+    pid: int = 0
+    since: str = ""
+    message: str = ""
+
+
+class Inspection(msgspec.Struct):
+    region: str
+    healthy: bool
+    parts: list[Part]
+    isolation: str = ISOLATION
+
+    def problems(self) -> list[Part]:
+        return [part for part in self.parts if not part.ok]
+
+
+def clusters(region: RegionPaths) -> list[str]:
+    """Clusters whose provisioning has got as far as an admin kubeconfig; the Regional Cluster first."""
+    found = sorted(path.parent.name for path in region.root.glob("clusters/*/admin.kubeconfig"))
+    return sorted(found, key=lambda name: (name != "rc", name))
+
+
+async def inspect(region: RegionPaths, expected: list[str] | None = None) -> Inspection:
+    """`expected`: clusters that must be there; without them a half-provisioned region would look well."""
+    services = await SupervisorClient.of(region).services()
+    parts = [_service(status) for status in services]
+    names = clusters(region)
+    parts += [
+        Part("cluster", missing, region.region, "Absent", False, message="not provisioned yet")
+        for missing in expected or []
+        if missing not in names
+    ]
+    for group in await asyncio.gather(*(_cluster(region, name) for name in names)):
+        parts += group
+    return Inspection(region.region, bool(parts) and all(part.ok for part in parts), parts)
+
+
+def _service(status: ServiceStatus) -> Part:
+    message = status.message or (f"restarted {status.restarts}×" if status.restarts else "")
+    return Part(
+        kind="service",
+        name=status.name,
+        where="region",
+        state=status.state.capitalize(),
+        ok=status.state == "ready",
+        address=status.address,
+        pid=status.pid,
+        since=status.since,
+        message=message or status.description,
+    )
+
+
+async def _cluster(region: RegionPaths, cluster: str) -> list[Part]:
+    client = Client.from_kubeconfig(region.cluster(cluster) / "admin.kubeconfig")
+    try:
+        async with asyncio.timeout(5):
+            nodes, applications, pods = await asyncio.gather(
+                client.list("v1", "Node"), _applications(client), client.list("v1", "Pod")
+            )
+    except (ApiError, OSError, TimeoutError, aiohttp.ClientError) as error:
+        reason = str(error) or type(error).__name__
+        return [Part("cluster", cluster, cluster, "Unreachable", False, message=reason)]
+    finally:
+        await client.close()
+    parts = [_node(node, cluster) for node in nodes] or [
+        Part("node", f"{cluster}-node-1", cluster, "Absent", False, message="no node has registered yet")
+    ]
+    parts += [_application(application, cluster) for application in applications] or [
+        Part("application", "root", cluster, "Absent", False, message="GitOps has not been bootstrapped yet")
+    ]
+    pids = _pids(region, cluster)
+    return parts + [_pod(pod, cluster, pids) for pod in pods]
+
+
+async def _applications(client: Client) -> list[Obj]:
+    try:
+        return await client.list("argoproj.io/v1alpha1", "Application", "argocd")
+    except (ApiError, UserError, LookupError):
+        return []  # the CRD arrives with the bootstrap
+
+
+def _node(node: Obj, cluster: str) -> Part:
+    ready = is_true(node, "Ready")
+    addresses = status_of(node).get("addresses") or [{}]
+    condition: dict[str, Any] = next(
+        (c for c in status_of(node).get("conditions") or [] if c.get("type") == "Ready"), {}
+    )
+    return Part(
+        kind="node",
+        name=name_of(node),
+        where=cluster,
+        state="Ready" if ready else "NotReady",
+        ok=ready,
+        address=str(addresses[0].get("address", "")),
+        since=str(condition.get("lastTransitionTime", "")),
+        message="" if ready else str(condition.get("message", "")),
+    )
+
+
+def _application(application: Obj, cluster: str) -> Part:
+    status = status_of(application)
+    sync = (status.get("sync") or {}).get("status", "Unknown")
+    health = (status.get("health") or {}).get("status", "Unknown")
+    conditions = "; ".join(str(c.get("message", "")) for c in status.get("conditions") or [])
+    operation = status.get("operationState") or {}
+    ok = sync == "Synced" and health == "Healthy"
+    message = conditions or ("" if ok else str(operation.get("message", "")))
+    since = str(operation.get("finishedAt") or operation.get("startedAt") or "")
+    return Part("application", name_of(application), cluster, f"{sync}/{health}", ok, since=since, message=message)
+
+
+def _pod(pod: Obj, cluster: str, pids: dict[str, int]) -> Part:
+    status = status_of(pod)
+    ready = is_true(pod, "Ready")
+    done = status.get("phase") == "Succeeded"
+    phase = str(status.get("phase", "Pending"))
+    waiting = [
+        f"{c.get('name')}: {w.get('reason', '')} {w.get('message', '')}".strip()
+        for c in status.get("containerStatuses") or []
+        if (w := (c.get("state") or {}).get("waiting"))
+    ]
+    state = "Terminating" if is_deleting(pod) else ("Ready" if ready else phase)
+    return Part(
+        kind="pod",
+        name=f"{namespace_of(pod)}/{name_of(pod)}",
+        where=cluster,
+        state=state,
+        ok=(ready and not is_deleting(pod)) or done,
+        address=str(status.get("podIP", "")),
+        pid=pids.get(uid_of(pod), 0),
+        since=str(status.get("startTime") or metadata_of(pod).get("creationTimestamp", "")),
+        message="; ".join(waiting),
+    )
+
+
+def _pids(region: RegionPaths, cluster: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for state in region.node(cluster).glob("pods/*/containers/*/state.json"):
+        ref: ProcessRef | None = read_state(state)
+        if ref is not None and ref.alive():
+            found.setdefault(state.parents[2].name, ref.pid)
+    return found

@@ -1,0 +1,245 @@
+"""One supervised service: started, probed, restarted with backoff, adopted when its supervisor was restarted.
+
+Before a process runs its first instruction it has written its pid and start time to a file, so that there is no moment
+at which a killed supervisor could leave a process that nobody knows of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import ssl
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from regional.core.clock import Clock, SystemClock, rfc3339
+from regional.core.process import ProcessRef, start_ticks
+from regional.core.spawn import SpawnError, SpawnRequest, spawn
+from regional.local.supervisor_client import ServiceSpec, ServiceStatus
+
+log = logging.getLogger(__name__)
+
+_PROBE_INTERVAL = 0.05
+_BACKOFF_FIRST, _BACKOFF_CAP, _SETTLED_SECONDS = 0.1, 5.0, 10.0
+
+
+class Service:
+    def __init__(self, spec: ServiceSpec, directory: Path, warm_socket: Path, clock: Clock | None = None) -> None:
+        self.spec = spec
+        self._clock: Clock = clock or SystemClock()
+        self._pid_file = directory / "run" / f"{spec.name}.json"
+        self._log_file = directory / "logs" / f"{spec.name}.log"
+        self._warm_socket = warm_socket
+        self._ref: ProcessRef | None = None
+        self._state: str = "starting"
+        self._since: datetime = self._clock.now()
+        self._message = ""
+        self._restarts = 0
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._ready.is_set()
+
+    def status(self) -> ServiceStatus:
+        state = self._state
+        return ServiceStatus(
+            name=self.spec.name,
+            description=self.spec.description,
+            state=state,  # type: ignore[arg-type]
+            address=self.spec.address,
+            pid=self._ref.pid if self._ref and state in ("ready", "starting") else 0,
+            since=rfc3339(self._since),
+            restarts=self._restarts,
+            message=self._message,
+            log=str(self._log_file),
+        )
+
+    def start(self, gate: asyncio.Future[None] | None = None) -> None:
+        self._task = asyncio.create_task(self._keep_running(gate), name=f"service-{self.spec.name}")
+
+    async def wait_ready(self, timeout: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), timeout)
+        return self._ready.is_set()
+
+    async def abandon(self) -> None:
+        """Stop watching, leave the process running (the next supervisor adopts it)."""
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def stop(self) -> None:
+        await self.abandon()
+        ref = self._ref or self._recorded()
+        if ref is not None:
+            await ref.stop(self.spec.stop_grace, signal.Signals[f"SIG{self.spec.stop_signal}"])
+        self._pid_file.unlink(missing_ok=True)
+        self._set("stopped")
+        self._ready.clear()
+
+    def last_log_lines(self, count: int = 5) -> str:
+        try:
+            with self._log_file.open("rb") as stream:
+                stream.seek(max(0, self._log_file.stat().st_size - 8192))
+                return "\n".join(stream.read().decode(errors="replace").splitlines()[-count:])
+        except OSError:
+            return ""
+
+    def _set(self, state: str, message: str = "") -> None:
+        if state != self._state:
+            self._since = self._clock.now()
+        self._state, self._message = state, message
+
+    def _recorded(self) -> ProcessRef | None:
+        try:
+            ref = msgspec.json.decode(self._pid_file.read_bytes(), type=ProcessRef)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return ref if ref.alive() else None
+
+    async def _keep_running(self, gate: asyncio.Future[None] | None) -> None:
+        self._ref = self._recorded()
+        if self._ref is not None:
+            log.info("adopted", extra={"service": self.spec.name, "pid": self._ref.pid})
+        if gate is not None and self._ref is None:
+            self._set("waiting", "for " + ", ".join(self.spec.needs))
+            await gate
+        delay = _BACKOFF_FIRST
+        while True:
+            started = self._clock.monotonic()
+            self._set("starting")
+            try:
+                if self._ref is None:
+                    self._ref = await self._launch()
+                await self._until_ready_or_dead(self._ref)
+                if self._ref.alive():
+                    self._set("ready")
+                    self._ready.set()
+                    await self._ref.wait()
+                message = f"process {self._ref.pid} ended"
+            except (OSError, SpawnError) as error:
+                message = f"cannot start: {error}"
+            self._ready.clear()
+            self._ref = None
+            self._restarts += 1
+            if self._clock.monotonic() - started > _SETTLED_SECONDS:
+                delay = _BACKOFF_FIRST
+            self._set("failed", message)
+            log.warning("service ended", extra={"service": self.spec.name, "reason": message, "retry_seconds": delay})
+            await self._clock.sleep(delay)
+            delay = min(_BACKOFF_CAP, delay * 2)
+
+    async def _launch(self) -> ProcessRef:
+        self._pid_file.parent.mkdir(parents=True, exist_ok=True)
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._pid_file.unlink(missing_ok=True)  # of a process that is gone: a fork would take it for its twin
+        if self.spec.kind == "fork":
+            return await spawn(
+                self._warm_socket,
+                SpawnRequest(
+                    argv=self.spec.argv,
+                    env={**_base_environment(), **self.spec.env},
+                    cwd=self.spec.cwd or "/",
+                    log=str(self._log_file),
+                    state_file=str(self._pid_file),
+                    title=self.spec.name,
+                ),
+            )
+        return self._launch_program()
+
+    def _launch_program(self) -> ProcessRef:
+        identity = os.open(self._pid_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+        def record() -> None:
+            pid = os.getpid()
+            os.write(identity, b'{"pid":%d,"start":%d}' % (pid, start_ticks(pid) or 0))
+
+        user = self.spec.user
+        options = {"user": user, "group": _group(user), "extra_groups": []} if user else {}
+        try:
+            with self._log_file.open("ab") as output:
+                child = subprocess.Popen(  # type: ignore[call-overload]
+                    self.spec.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**_base_environment(), **self.spec.env},
+                    cwd=self.spec.cwd or "/",
+                    start_new_session=True,
+                    preexec_fn=record,
+                    **options,
+                )
+        finally:
+            os.close(identity)
+        ref = ProcessRef.of(child.pid)
+        if ref is None:
+            raise OSError(f"{self.spec.argv[0]} ended at once: {self.last_log_lines(1)}")
+        _reap_in_background(child)
+        return ref
+
+    async def _until_ready_or_dead(self, ref: ProcessRef) -> None:
+        while ref.alive():
+            if await probe(self.spec.ready):
+                return
+            await self._clock.sleep(_PROBE_INTERVAL)
+
+
+_children: set[asyncio.Task[None]] = set()
+
+
+def _reap_in_background(child: subprocess.Popen[bytes]) -> None:
+    """A dead child must be reaped at once: PostgreSQL refuses to start while its old pid still exists."""
+
+    async def reap() -> None:
+        ref = ProcessRef.of(child.pid)
+        if ref is not None:
+            await ref.wait()
+        while child.poll() is None:
+            await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(reap())
+    _children.add(task)
+    task.add_done_callback(_children.discard)
+
+
+def _group(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid
+
+
+def _base_environment() -> dict[str, str]:
+    keep = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+    return {name: os.environ[name] for name in keep if name in os.environ}
+
+
+async def probe(ready: str) -> bool:
+    kind, _, target = ready.partition(":")
+    try:
+        if kind == "tcp":
+            host, _, port = target.rpartition(":")
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 2)
+            writer.close()
+        elif kind == "unix":
+            _, writer = await asyncio.wait_for(asyncio.open_unix_connection(target), 2)
+            writer.close()
+        elif kind in ("http", "https"):
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            url = target if "://" in target else f"{kind}:{target}"
+            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+                async with session.get(url, ssl=context if url.startswith("https") else False) as answer:
+                    return answer.status < 500
+        return True
+    except (OSError, TimeoutError, aiohttp.ClientError):
+        return False

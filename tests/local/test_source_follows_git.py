@@ -1,0 +1,94 @@
+"""What a region follows: HEAD, or a snapshot of the working tree, never something half-rendered."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from regional.core.paths import RegionPaths
+from regional.core.problems import UserError
+from regional.local import source
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    directory = tmp_path / "checkout"
+    directory.mkdir()
+    _git(directory, "init", "-q", "-b", "main")
+    _write(directory, "deploy/local/local/terraform/regional.json", "{}")
+    return directory
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def _write(directory: Path, name: str, text: str) -> None:
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(text)
+
+
+def _commit(directory: Path) -> str:
+    _git(directory, "add", "-A")
+    _git(directory, "commit", "-q", "-m", "x")
+    return _git(directory, "rev-parse", "HEAD")
+
+
+def region(tmp_path: Path) -> RegionPaths:
+    return RegionPaths("local", tmp_path)
+
+
+def test_head_is_published_and_the_working_tree_is_not(checkout: Path, tmp_path: Path) -> None:
+    head = _commit(checkout)
+    _write(checkout, "config.yaml", "edited: true")
+    assert source.publish(checkout, region(tmp_path), "local", worktree=False) == head
+    assert not (source.export(region(tmp_path), head) / "config.yaml").exists()
+
+
+def test_worktree_publishes_edits_without_touching_the_checkout(checkout: Path, tmp_path: Path) -> None:
+    head = _commit(checkout)
+    _write(checkout, "config.yaml", "edited: true")
+    commit = source.publish(checkout, region(tmp_path), "local", worktree=True)
+    assert commit != head
+    assert (source.export(region(tmp_path), commit) / "config.yaml").read_text() == "edited: true"
+    assert _git(checkout, "rev-parse", "HEAD") == head
+    assert _git(checkout, "status", "--porcelain") == "?? config.yaml"
+
+
+def test_the_same_working_tree_is_the_same_commit(checkout: Path, tmp_path: Path) -> None:
+    _commit(checkout)
+    _write(checkout, "config.yaml", "edited: true")
+    first = source.publish(checkout, region(tmp_path), "local", worktree=True)
+    assert source.publish(checkout, region(tmp_path), "local", worktree=True) == first
+
+
+def test_a_checkout_without_commits_gets_a_clear_line(checkout: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no commit yet"):
+        source.publish(checkout, region(tmp_path), "local", worktree=False)
+
+
+def test_head_without_rendered_files_says_what_to_do(checkout: Path, tmp_path: Path) -> None:
+    _commit(checkout)
+    with pytest.raises(UserError, match="no rendered files for region 'elsewhere'") as refused:
+        source.publish(checkout, RegionPaths("elsewhere", tmp_path), "local", worktree=False)
+    assert "config render" in refused.value.hint
+
+
+def test_a_shallow_clone_can_be_published(checkout: Path, tmp_path: Path) -> None:
+    _commit(checkout)
+    _write(checkout, "config.yaml", "second: true")
+    head = _commit(checkout)
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{checkout}", str(shallow)], check=True)
+    assert source.publish(shallow, region(tmp_path), "local", worktree=False) == head
+    assert source.current(region(tmp_path)) == head
+
+
+def test_no_checkout_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a Git checkout"):
+        source.publish(tmp_path, region(tmp_path), "local", worktree=False)

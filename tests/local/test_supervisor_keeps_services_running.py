@@ -1,0 +1,150 @@
+"""The supervisor restarts what dies, adopts what lives, and is itself restarted by the guardian."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from regional.core.problems import UserError
+from regional.core.process import ProcessRef
+from regional.local.region import Region
+from regional.local.supervisor_client import ServiceSpec
+
+ECHO = """
+import socket, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    server.accept()[0].close()
+"""
+
+
+def service(region: Region, name: str = "echo", **changes: object) -> ServiceSpec:
+    from regional.local.addresses import Addresses
+
+    host = Addresses(region.paths).block("region").infra(9)
+    values: dict[str, object] = {
+        "name": name,
+        "description": "a listener",
+        "kind": "exec",
+        "argv": [sys.executable, "-c", ECHO, host, "5000"],
+        "ready": f"tcp:{host}:5000",
+    }
+    return ServiceSpec(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def region(regional_home: Path) -> AsyncIterator[Region]:
+    target = Region("sup")
+    target.paths.root.mkdir(parents=True)
+    await target.start_supervisor()
+    yield target
+    await target.down()
+    target.purge()
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while not await check():
+            await asyncio.sleep(0.05)
+
+
+async def pid_of(region: Region, name: str = "echo") -> int:
+    for status in await region.client.services():
+        if status.name == name and status.state == "ready":
+            return status.pid
+    return 0
+
+
+async def supervisor_pid(region: Region) -> int:
+    return int((await region.client._ask({"op": "ping"}, 5))["pid"])
+
+
+async def test_a_killed_service_comes_back(region: Region) -> None:
+    before = (await region.client.ensure(service(region))).pid
+    os.kill(before, signal.SIGKILL)
+
+    async def back() -> bool:
+        return await pid_of(region) not in (0, before)
+
+    await eventually(back)
+
+
+async def test_asking_again_for_what_runs_changes_nothing(region: Region) -> None:
+    first = await region.client.ensure(service(region))
+    assert (await region.client.ensure(service(region))).pid == first.pid
+
+
+async def test_a_changed_specification_restarts_the_service(region: Region) -> None:
+    first = await region.client.ensure(service(region))
+    assert (await region.client.ensure(service(region, env={"X": "1"}))).pid != first.pid
+
+
+async def test_a_killed_supervisor_is_restarted_and_adopts(region: Region) -> None:
+    before = (await region.client.ensure(service(region))).pid
+    old = await supervisor_pid(region)
+    os.kill(old, signal.SIGKILL)
+
+    async def back() -> bool:
+        return await region.running() and await supervisor_pid(region) != old and await pid_of(region) == before
+
+    await eventually(back)
+
+
+async def test_a_killed_guardian_is_replaced(region: Region) -> None:
+    supervisor = await supervisor_pid(region)
+    os.kill(_parent(supervisor), signal.SIGKILL)
+    await asyncio.sleep(1)
+    os.kill(supervisor, signal.SIGKILL)
+
+    async def back() -> bool:
+        return await region.running() and await supervisor_pid(region) != supervisor
+
+    await eventually(back)
+
+
+async def test_a_service_that_never_gets_ready_is_reported_with_its_last_words(region: Region) -> None:
+    broken = service(region, argv=[sys.executable, "-c", "print('no luck today', flush=True); raise SystemExit(3)"])
+    with pytest.raises(UserError, match="no luck today"):
+        await region.client.ensure(broken, timeout=2)
+
+
+async def test_down_leaves_no_process(region: Region) -> None:
+    status = await region.client.ensure(service(region))
+    ref = ProcessRef.of(status.pid)
+    assert ref is not None
+    supervisor = ProcessRef.of(await supervisor_pid(region))
+    await region.down()
+    assert not ref.alive()
+    assert supervisor is not None
+    await asyncio.wait_for(supervisor.wait(), 5)
+
+
+async def test_down_works_on_what_killed_keepers_left(region: Region) -> None:
+    status = await region.client.ensure(service(region))
+    ref = ProcessRef.of(status.pid)
+    supervisor = await supervisor_pid(region)
+    os.kill(_parent(supervisor), signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGKILL)
+    os.kill(_parent_stopped(region), signal.SIGKILL)
+    await region.down()
+    assert ref is not None and not ref.alive()
+
+
+_stopped: dict[str, int] = {}
+
+
+def _parent(pid: int) -> int:
+    raw = Path(f"/proc/{pid}/stat").read_text()
+    parent = int(raw.rsplit(")", 1)[1].split()[1])
+    _stopped["last"] = parent
+    return parent
+
+
+def _parent_stopped(_: Region) -> int:
+    return _stopped["last"]
