@@ -1,0 +1,74 @@
+"""Reading the live process tree of a region: who runs, who holds what."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def parents() -> dict[int, int]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                raw = (entry / "stat").read_text()
+            except OSError:
+                continue
+            if raw.rsplit(")", 1)[1].split()[0] not in ("Z", "X"):
+                found[int(entry.name)] = int(raw.rsplit(")", 1)[1].split()[1])
+    return found
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def of_home(home: Path) -> set[int]:
+    """All processes of the regions under a home: those whose start environment or command names it, and what descends
+    from them."""
+    marker = str(home).encode()
+    tree = parents()
+    members = set()
+    for pid in tree:
+        try:
+            seen = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if marker in seen:
+            members.add(pid)
+    grown = True
+    while grown:
+        more = {pid for pid, parent in tree.items() if parent in members} - members
+        members |= more
+        grown = bool(more)
+    return members
+
+
+def open_files(pid: int) -> set[str]:
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.add(str(link.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def environment(pid: int) -> str:
+    """What the process was started with. A fork shows what its parent had, so manifests are read beside this."""
+    return Path(f"/proc/{pid}/environ").read_bytes().replace(b"\0", b"\n").decode(errors="replace")
+
+
+def peers(pid: int) -> set[str]:
+    """Addresses at the other end of the process's TCP sockets."""
+    inodes = {m.group(1) for f in open_files(pid) if (m := re.match(r"socket:\[(\d+)\]", f))}
+    found = set()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[9] in inodes and fields[2] != "00000000:0000":
+            raw = bytes.fromhex(fields[2].split(":")[0])[::-1]
+            found.add(".".join(str(b) for b in raw))
+    return found
