@@ -52,7 +52,8 @@ def show(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def _point(fields: list[int], arguments: bytes, variables: bytes) -> bool:
-    block = mmap.mmap(-1, len(arguments) + len(variables) + 1)
+    # Private: the kernel shows only anonymous pages in /proc, and a shared mapping is a file to it.
+    block = mmap.mmap(-1, len(arguments) + len(variables) + 1, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     block.write(arguments + variables)
     address = ctypes.addressof(ctypes.c_char.from_buffer(block))
     # Field n of proc(5) is fields[n - 4]: the first three (pid, name, state) are cut off.

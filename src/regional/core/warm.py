@@ -251,7 +251,7 @@ def warm_up(modules: tuple[str, ...] | list[str]) -> None:
     for name in modules:
         try:
             importlib.import_module(name)
-        except ImportError as error:
+        except Exception as error:  # one broken role must not take all others down
             log.warning("module skipped", extra={"skipped": name, "reason": str(error)})
 
 

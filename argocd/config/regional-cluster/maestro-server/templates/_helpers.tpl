@@ -1,0 +1,61 @@
+{{- define "maestro-server.image" -}}
+{{- $image := .Values.global.image -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "maestro-server.labels" -}}
+app.kubernetes.io/name: maestro-server
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: regional
+{{- end }}
+
+{{- define "maestro-server.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "maestro-server.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "maestro-server.podEnv" -}}
+- name: POD_IP
+  valueFrom:
+    fieldRef:
+      fieldPath: status.podIP
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- end }}
+
+{{- /* Start-up is asked every second, so that a pod serves as soon as it can; then only liveness and readiness go on. */}}
+{{- define "maestro-server.probes" -}}
+startupProbe:
+  httpGet:
+    path: /healthz
+    port: health
+  periodSeconds: 1
+  failureThreshold: 60
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: health
+  periodSeconds: 5
+  timeoutSeconds: 3
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: health
+  periodSeconds: 10
+  timeoutSeconds: 3
+  failureThreshold: 6
+{{- end }}

@@ -1,0 +1,1 @@
+"""Sees what needs work: from the change feed at once, from a scan as a backstop."""

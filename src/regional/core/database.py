@@ -1,0 +1,148 @@
+"""A role's PostgreSQL: credentials from mounted files, a pool that comes back by itself, numbered migrations.
+
+The files are read at each attempt to connect, so rotated credentials are picked up without a restart. One idle
+connection is held only to notice loss at once: the pool alone would notice at the next query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from regional.core.mounts import mounted
+from regional.core.role import Backoff, Dependency
+
+log = logging.getLogger(__name__)
+
+PROBE_SECONDS = 15.0  # for a peer that vanished without closing its side
+_FILES = {"host": "db.host", "port": "db.port", "database": "db.name", "user": "db.user", "password": "db.password"}
+_FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, ValueError)
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user}@{self.host}:{self.port}/{self.database})"
+
+
+class Migration(msgspec.Struct, frozen=True):
+    number: int
+    name: str
+    sql: str
+
+
+def read_credentials(directory: str | Path) -> Credentials:
+    """Raises ValueError naming the file that is missing; never a content."""
+    found: dict[str, str] = {}
+    for field, name in _FILES.items():
+        try:
+            found[field] = (mounted(directory) / name).read_text().strip()
+        except OSError as error:
+            raise ValueError(f"{Path(directory) / name}: {error.strerror}") from None
+    if not found["port"].isdigit():
+        raise ValueError(f"{Path(directory) / _FILES['port']} is not a number")
+    return Credentials(**{**found, "port": int(found["port"])})  # type: ignore[arg-type]
+
+
+class Database:
+    def __init__(self, directory: str | Path, *, sslmode: str, application: str) -> None:
+        self._directory = directory
+        self._options: dict[str, Any] = {
+            "ssl": sslmode,
+            "timeout": 5,
+            "server_settings": {"application_name": application},
+        }
+        self.dependency = Dependency("database")
+        self.pool: asyncpg.Pool | None = None
+
+    async def keep_connected(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                credentials = read_credentials(self._directory)
+                guard = await asyncpg.connect(**msgspec.to_builtins(credentials), **self._options)
+            except _FAILURES as error:
+                self.dependency.down(_why(error))
+                await backoff.pause()
+                continue
+            backoff.reset()
+            try:
+                self.pool = await asyncpg.create_pool(
+                    **msgspec.to_builtins(credentials), **self._options, min_size=0, max_size=8
+                )
+                self.dependency.up(f"database {credentials.database}")
+                self.dependency.down(await _until_lost(guard))
+            finally:
+                if self.pool is not None:
+                    self.pool.terminate()
+                self.pool = None
+                guard.terminate()
+
+    async def once_connected(self, work: Callable[[asyncpg.Connection], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the database as long as it takes, then do one piece of work."""
+        backoff = Backoff()
+        while True:
+            try:
+                credentials = read_credentials(self._directory)
+                connection = await asyncpg.connect(**msgspec.to_builtins(credentials), **self._options)
+            except _FAILURES as error:
+                self.dependency.down(_why(error))
+                await backoff.pause()
+                continue
+            try:
+                self.dependency.up(f"database {credentials.database}")
+                await work(connection)
+                return
+            finally:
+                connection.terminate()
+
+
+async def _until_lost(guard: asyncpg.Connection) -> str:
+    lost = asyncio.Event()
+    guard.add_termination_listener(lambda _: lost.set())
+    while not guard.is_closed():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(lost.wait(), PROBE_SECONDS)
+            break
+        try:
+            await asyncio.wait_for(guard.execute("SELECT 1"), 5)
+        except _FAILURES as error:
+            return _why(error)
+    return "the server closed the connection"
+
+
+async def migrate(connection: asyncpg.Connection, component: str, migrations: Sequence[Migration]) -> None:
+    """Apply what is missing, in order, each in its own transaction; concurrent runs wait for each other."""
+    await connection.execute("SELECT pg_advisory_lock(hashtext($1))", f"migrate {component}")
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations"
+        " (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    applied = {row["number"] for row in await connection.fetch("SELECT number FROM schema_migrations")}
+    for migration in sorted(migrations, key=lambda found: found.number):
+        if migration.number in applied:
+            continue
+        async with connection.transaction():
+            await connection.execute(migration.sql)
+            await connection.execute(
+                "INSERT INTO schema_migrations (number, name) VALUES ($1, $2)", migration.number, migration.name
+            )
+        log.info("migrated", extra={"component": component, "number": migration.number, "migration": migration.name})
+    await connection.execute("SELECT pg_advisory_unlock(hashtext($1))", f"migrate {component}")
+    log.info("schema is up to date", extra={"component": component, "migrations": len(migrations)})
+
+
+def _why(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

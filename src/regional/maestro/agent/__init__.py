@@ -1,0 +1,1 @@
+"""Runs on a management cluster: receives bundles of its consumer, applies them, reports status."""

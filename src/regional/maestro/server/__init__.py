@@ -1,0 +1,1 @@
+"""Keeps resource bundles in its database and publishes them to consumers."""
