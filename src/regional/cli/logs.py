@@ -19,8 +19,8 @@ _COLOURS = ("cyan", "green", "yellow", "blue", "magenta")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing what is written; Ctrl-C ends it.")
 @click.option("-n", "--lines", default=20, show_default=True, help="How many of the last lines to show of each log.")
 def logs(region: str, part: str | None, follow: bool, lines: int) -> int:
-    """Logs of PART: a service of `regionctl status` (postgres, rc-api …), a pod's role (maestro-server …), a cluster and
-    a role (mc01/hypershift), or a pipeline run. Without PART: the last lines of all of them."""
+    """Logs of PART: a service of `regionctl status` (postgres, rc-api …), a pod's role (maestro-server …), a cluster
+    and a role (mc01/hypershift), or a pipeline run. Without PART: the last lines of all of them."""
     from regional.core.paths import RegionPaths
     from regional.core.problems import UserError
     from regional.local.logfiles import find_logs

@@ -35,7 +35,7 @@ def up(name: str, environment: str, worktree: bool) -> int:
                 seen = await region.inspect()
                 if seen.healthy:
                     return True, seen
-        return False, await region.up(_report, worktree=worktree)
+        return False, await region.up(report_progress, worktree=worktree)
 
     already, seen = run(work())
     if already:
@@ -57,8 +57,8 @@ async def _same_commit(region: object) -> bool:
     return record is not None and (not head or record.commit == head)
 
 
-def _report(event: str, text: str, seconds: float) -> None:
-    mark = {"step": "✓", "task": "  ✓", "note": "  ·"}.get(event, event)
+def report_progress(event: str, text: str, seconds: float) -> None:
+    mark = {"step": "✓", "task": "  ✓", "note": "  ·", "failed": "  ✗"}.get(event, event)
     timing = f"{seconds:6.2f} s" if event != "note" else ""
     click.echo(f"{mark} {text:<60} {timing}".rstrip())
     sys.stdout.flush()

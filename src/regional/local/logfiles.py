@@ -10,7 +10,7 @@ from regional.core.paths import RegionPaths
 
 
 def find_logs(region: RegionPaths) -> dict[str, Path]:
-    """name → file: `postgres`, `rc-api`, `supervisor`; `<cluster>/<namespace>/<pod>/<container>`; `<run>/<task>/<step>`."""
+    """name → file: `postgres`, `rc-api`; `<cluster>/<namespace>/<pod>/<container>`; `<run>/<task>/<step>`."""
     found = {file.stem: file for file in sorted(region.service_logs.glob("*.log"))}
     for file in sorted(region.root.glob("nodes/*/pods/*/containers/*/log")):
         container, pod, cluster = file.parent, file.parents[2], file.parents[4].name

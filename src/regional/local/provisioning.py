@@ -1,2 +1,112 @@
-async def provision_regional(*a: object) -> None: ...
-async def provision_management(*a: object) -> None: ...
+"""Running the pipelines of tekton/ for a region on this machine: what they get to see, and what they tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from regional.core import paths
+from regional.local import source
+from regional.local.addresses import Addresses
+from regional.local.supervisor_client import socket_path
+from regional.local.tools import ensure_kubectl_and_helm
+from regional.pipelines.catalog import load_catalog
+from regional.pipelines.events import Event, RunResult
+from regional.pipelines.model import Value
+from regional.pipelines.runner import PipelineRunner
+
+Report = Callable[[str, str, float], None]
+_KEPT = ("HOME", "LANG", "LC_ALL", "TZ", "REGIONAL_HOME", "REGIONAL_RUNTIME", "REGIONAL_CHECKOUT", "REGIONAL_TOOLS")
+
+
+class RegionRecord(msgspec.Struct):
+    """region.json: what `up` decided, for `up` after `down`, for `status` and for pipelines run by hand."""
+
+    version: int
+    region: str
+    environment: str
+    aws_region: str
+    checkout: str
+    commit: str
+    management_clusters: list[str]
+    complete: bool = False  # the pipelines of `commit` have all succeeded
+
+
+class Provisioning:
+    def __init__(self, region: paths.RegionPaths, record: RegionRecord, workspace: Path) -> None:
+        self._region = region
+        self._record = record
+        self._workspace = workspace
+        self._catalog = load_catalog(workspace / "tekton")
+        self._runner = PipelineRunner(region.pipelines, socket_path(region).with_name("warm.sock"), self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        """All that steps see. The organisation's own credentials, as the central pipeline has them."""
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        programs = [str(ensure_kubectl_and_helm()), "/usr/local/bin", "/usr/bin", "/bin"]
+        return {
+            **kept,
+            "PATH": ":".join([*programs, os.environ.get("PATH", "")]),
+            "REGION": self._record.region,
+            "PROVISIONER": "local",
+            "AWS_ENDPOINT_URL": f"http://{Addresses(self._region).block('region').infra(3)}:4566",
+            "AWS_REGION": self._record.aws_region,
+            "AWS_ACCESS_KEY_ID": "central",
+            "AWS_SECRET_ACCESS_KEY": "central",
+        }
+
+    async def regional(self, report: Report, *, fresh: bool = False) -> RunResult:
+        return await self._run("provision-regional", "provision-regional", {}, report, fresh)
+
+    async def management(self, cluster: str, report: Report, *, fresh: bool = False) -> RunResult:
+        name = f"provision-management-{cluster}"
+        return await self._run("provision-management", name, {"cluster-id": cluster}, report, fresh)
+
+    async def by_name(self, pipeline: str, cluster: str, report: Report, *, fresh: bool = True) -> RunResult:
+        name = f"{pipeline}-{cluster}" if cluster else pipeline
+        return await self._run(pipeline, name, {"cluster-id": cluster} if cluster else {}, report, fresh)
+
+    async def _run(self, pipeline: str, name: str, extra: dict[str, Value], report: Report, fresh: bool) -> RunResult:
+        known: dict[str, Value] = {
+            "environment": self._record.environment,
+            "region": self._record.region,
+            "aws-region": self._record.aws_region,
+            "management-clusters": list(self._record.management_clusters),
+            "commit": self._record.commit,
+            "git-repo": self._region.git.as_uri(),
+            "git-revision": source.BRANCH,
+            **extra,
+        }
+        declared = {spec.name for spec in self._catalog.pipeline(pipeline).spec.params}
+        params = {key: value for key, value in known.items() if key in declared}
+        result = await self._runner.run(
+            self._catalog,
+            pipeline,
+            name,
+            params,
+            _reporting(report),
+            workspaces={"source": self._workspace},
+            fresh=fresh,
+        )
+        return result.require_success()
+
+    def pipelines(self) -> list[str]:
+        return sorted(self._catalog.pipelines)
+
+
+def _reporting(report: Report) -> Callable[[Event], None]:
+    def tell(event: Event) -> None:
+        what = f"{event.run}: {event.task}"
+        if event.kind == "task-finished":
+            report("task", what, event.seconds)
+        elif event.kind == "task-retried":
+            report("note", f"{what} is tried again: {event.message}", 0)
+        elif event.kind == "task-failed":
+            report("failed", f"{what}: {event.message}", event.seconds)
+        elif event.kind == "run-finished":
+            report("step", event.run, event.seconds)
+
+    return tell

@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,11 @@ from regional.core.process import ProcessRef
 from regional.local import guardian, pods, source, tools
 from regional.local.addresses import Addresses
 from regional.local.inspection import Inspection, inspect
-from regional.local.provisioning import provision_management, provision_regional
+from regional.local.provisioning import Provisioning, RegionRecord, Report
 from regional.local.supervisor import running_mark
 from regional.local.supervisor_client import ServiceSpec, SupervisorClient, SupervisorGone, socket_path
 
 STATE_VERSION = 1
-Report = Callable[[str, str, float], None]  # (event: step|task|note, text, seconds)
-
-
-class RegionRecord(msgspec.Struct):
-    """region.json: what `up` decided, for `up` after `down` and for `status`."""
-
-    version: int
-    region: str
-    environment: str
-    aws_region: str
-    checkout: str
-    commit: str
-    management_clusters: list[str]
-    complete: bool = False  # the pipelines of `commit` have all succeeded
 
 
 class Region:
@@ -101,11 +87,9 @@ class Region:
             async with _step(report, "AWS and warm parent"):
                 await asyncio.gather(*(self.client.ensure(spec, 60) for spec in self._base_services(record)))
             if not record.complete:
-                await provision_regional(self.paths, record, workspace, report)
-                others = record.management_clusters
-                await asyncio.gather(
-                    *(provision_management(self.paths, record, workspace, mc, report) for mc in others)
-                )
+                provisioning = Provisioning(self.paths, record, workspace)
+                await provisioning.regional(report)
+                await asyncio.gather(*(provisioning.management(mc, report) for mc in record.management_clusters))
                 record.complete = True
                 self._store(record)
             async with _step(report, "all parts well"):
