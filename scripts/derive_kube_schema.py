@@ -50,6 +50,7 @@ WELL_KNOWN = {
     "JSON": "raw",
     "Duration": "duration",
     "ExtraValue": "strings",
+    "CustomResourceSubresourceStatus": "empty",
     "JSONSchemaPropsOrArray": "schemaorarray",
     "JSONSchemaPropsOrBool": "schemaorbool",
     "JSONSchemaPropsOrStringArray": "schemaorstrings",
@@ -110,7 +111,7 @@ def package_of(definition: str) -> str:
 
 
 def resolve(package: str, go_type: str, table: dict[str, Any]) -> str:
-    """A Go type as the decoder reads it: prefixes `*`, `[]`, `map:`, then a scalar, a well-known or `package#Message`."""
+    """A Go type as the decoder reads it: `*`, `[]` or `map:`, then a scalar, a well-known name or `package#Message`."""
     if go_type.startswith("*"):
         return "*" + resolve(package, go_type[1:], table)
     if go_type == "[]byte":
@@ -172,7 +173,8 @@ def zero_fields_of(kind: str, table: dict[str, Any]) -> dict[str, Any]:
 def write(name: str, data: Any) -> None:
     """One top-level entry per line: compact, and a change of dialect still shows as a readable diff."""
     lines = ",\n".join(
-        f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'), ensure_ascii=False)}" for key, value in data.items()
+        f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'), ensure_ascii=False)}"
+        for key, value in data.items()
     )
     (DATA / name).write_text("{\n" + lines + "\n}\n", encoding="utf-8")
 
@@ -201,7 +203,11 @@ def main() -> None:
         for key, value in KEY_DEFAULTS.get(name, {}).items():
             node["properties"][key]["default"] = value
         typing[name] = node
-        texts = {key: child["description"] for key, child in published[name].get("properties", {}).items() if "description" in child}
+        texts = {
+            key: child["description"]
+            for key, child in published[name].get("properties", {}).items()
+            if "description" in child
+        }
         descriptions[name] = {"": published[name].get("description", "")} | texts
     write("types.json", typing)
     write("descriptions.json", descriptions)

@@ -115,7 +115,7 @@ def test_env_and_kubeconfig_are_ready_to_use(region: LiveRegion) -> None:
 
 
 def test_logs_of_a_part_and_of_a_pod(region: LiveRegion) -> None:
-    assert "warm parent ready" in region.regionctl("logs", "warm").stdout
+    assert "warm parent ready" in region.regionctl("logs", "warm", "-n", "1000").stdout
     assert region.regionctl("logs", "maestro-server").stdout
     unknown = region.regionctl("logs", "warmm", check=False)
     assert unknown.returncode != 0 and "did you mean" in unknown.stderr

@@ -229,7 +229,6 @@ def _start_of(pid: int) -> int:
 
 def _listen(path: Path) -> socket.socket:
     path.parent.mkdir(parents=True, exist_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
@@ -237,6 +236,7 @@ def _listen(path: Path) -> socket.socket:
             path.unlink(missing_ok=True)
         else:
             raise UserError(f"another warm parent serves {path}", hint="stop it first")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
         listener.bind(str(path))

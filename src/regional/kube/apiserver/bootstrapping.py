@@ -1,0 +1,98 @@
+"""What is in a cluster before anybody has asked for anything: namespaces, RBAC, the API's own Service, add-ons' CRDs.
+
+The objects are YAML files beside the code, numbered in the order of their creation, and go in through the API's own
+front door. What people may change (namespaces, roles, bindings) is only created where it is missing; what belongs to
+the server (CRDs of add-ons) is applied at every start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any, Protocol
+
+import msgspec
+
+from regional.kube.apiserver.addresses import ServiceAddresses
+from regional.kube.apiserver.catalogue import Catalogue, store_name
+from regional.kube.apiserver.entries import Obj, encode
+from regional.kube.apiserver.media import from_yaml
+from regional.kube.apiserver.messages import Request, Response
+from regional.kube.apiserver.store import Store
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER = "kube-apiserver"
+
+
+class Bootstrapped(Protocol):
+    store: Store
+    catalogue: Catalogue
+    addresses: ServiceAddresses
+    address: str
+    port: int
+
+    async def handle(self, request: Request) -> Response: ...
+
+
+async def bootstrap(server: Bootstrapped) -> None:
+    for obj in _packaged():
+        await _ensure(server, obj, ours=obj["kind"] == "CustomResourceDefinition")
+    for obj in _kubernetes_service(server.addresses.first, server.address, server.port):
+        await _ensure(server, obj, ours=True)
+
+
+def _packaged() -> Iterator[Obj]:
+    folder = resources.files("regional.kube.apiserver").joinpath("bootstrap")
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        if file.name.endswith(".yaml"):
+            for text in file.read_text().split("\n---\n"):
+                document: Any = from_yaml(text.encode())
+                if document:
+                    yield document
+
+
+def _kubernetes_service(cluster_ip: str, address: str, port: int) -> list[Obj]:
+    """`https://kubernetes.default.svc`, on the API's own port: nothing here may listen below 1024."""
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
+    ports = [{"name": "https", "port": port, "protocol": "TCP", "targetPort": port}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"type": "ClusterIP", "clusterIP": cluster_ip, "ports": ports},
+    }
+    slice_labels = {"kubernetes.io/service-name": "kubernetes"}
+    endpoints = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": slice_labels},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+    return [service, endpoints]
+
+
+async def _ensure(server: Bootstrapped, obj: Obj, *, ours: bool) -> None:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = server.catalogue.by_kind(group, version, obj["kind"])
+    assert kind is not None, obj["kind"]
+    name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    path = f"{root}/namespaces/{namespace}/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+    if ours:
+        headers = {"content-type": "application/apply-patch+yaml"}
+        query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
+        request = Request("PATCH", f"{path}/{name}", query, headers, encode(obj))
+    elif server.store.get(store_name(kind), namespace, name) is not None:
+        return
+    else:
+        headers = {"content-type": "application/json"}
+        request = Request("POST", path, [("fieldManager", FIELD_MANAGER)], headers, encode(obj))
+    answer = await server.handle(request)
+    if answer.status >= 300:
+        body = msgspec.json.decode(answer.body) if isinstance(answer.body, bytes) else {}
+        raise RuntimeError(f"bootstrap of {obj['kind']} {name} was refused: {body.get('message')}")

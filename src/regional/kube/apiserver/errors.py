@@ -1,0 +1,210 @@
+"""Refusals in the API's own dialect: `Status` objects whose texts clients compare, so each is written once, here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Named(Protocol):
+    """What an error needs to know of a resource: `configmaps` or `widgets.demo.io`, ConfigMap or Widget.demo.io."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+
+
+class Cause(msgspec.Struct, frozen=True):
+    reason: str
+    message: str
+    field: str
+
+
+class StatusError(Exception):
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+        self.headers = headers or {}
+
+    def document(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details is not None:
+            body["details"] = self.details
+        return body | {"code": self.code}
+
+
+class PageNotFound(Exception):
+    """An unknown path or group: the real server's mux answers in plain text, and RESTMappers rely on it."""
+
+
+def qualified(resource: Named) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def qualified_kind(resource: Named) -> str:
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
+def details_of(resource: Named, name: str = "", *, kind: bool = False, **more: Any) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if resource.group:
+        details["group"] = resource.group
+    details["kind"] = resource.kind if kind else resource.plural
+    return details | more
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(resource: Named, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
+    subject = f'{qualified(resource)} "{name}"' if name else qualified(resource)
+    details = details_of(resource, name)
+    if causes:
+        details["causes"] = msgspec.to_builtins(causes)
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details)
+
+
+def not_found(resource: Named, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{qualified(resource)} "{name}" not found', details_of(resource, name))
+
+
+def no_such_resource() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def not_acceptable(accepted: str) -> StatusError:
+    return StatusError(
+        406,
+        "NotAcceptable",
+        f"only the following media types are accepted: {accepted}",
+    )
+
+
+def unsupported_media_type(accepted: str) -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}",
+    )
+
+
+def already_exists(resource: Named, name: str) -> StatusError:
+    return StatusError(
+        409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists', details_of(resource, name)
+    )
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(resource: Named, name: str, why: str = MODIFIED) -> StatusError:
+    return StatusError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}',
+        details_of(resource, name),
+    )
+
+
+def precondition_failed(resource: Named, name: str, what: str, given: str, found: str) -> StatusError:
+    """Preconditions name the kind, not the plural: the registry below the REST layer raises them."""
+    tail = " The object might have been deleted and then recreated" if what == "UID" else ""
+    tail = tail or " The object might have been modified"
+    return StatusError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {qualified_kind(resource)} "{name}": the {what} in the precondition '
+        f"({given}) does not match the {what} in record ({found}).{tail}",
+        details_of(resource, name, kind=True),
+    )
+
+
+def expired(message: str, token: str = "") -> StatusError:
+    return StatusError(410, "Expired", message, metadata={"continue": token} if token else {})
+
+
+def too_old(revision: int, oldest: int) -> StatusError:
+    return expired(f"too old resource version: {revision} ({oldest})")
+
+
+def too_large(limit: int) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def invalid(resource: Named, name: str, causes: Sequence[Cause]) -> StatusError:
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return StatusError(
+        422,
+        "Invalid",
+        f'{qualified_kind(resource)} "{name}" is invalid: {text}',
+        details_of(resource, name, kind=True, causes=msgspec.to_builtins(list(causes))),
+    )
+
+
+class _Options(msgspec.Struct, frozen=True):
+    kind: str
+    group: str = "meta.k8s.io"
+    plural: str = ""
+
+
+def invalid_options(kind: str, *causes: Cause) -> StatusError:
+    """ListOptions, CreateOptions…: the query parameters, validated as if they were an object."""
+    return invalid(_Options(kind), "", causes)
+
+
+def unprocessable(message: str = "the server rejected our request due to an error in our request") -> StatusError:
+    return StatusError(422, "Invalid", message, {})
+
+
+def future_revision(revision: int, current: int) -> StatusError:
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {revision}, current: {current}",
+        {
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+        headers={"retry-after": "1"},
+    )
+
+
+def internal(message: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})

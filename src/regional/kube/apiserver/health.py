@@ -1,0 +1,23 @@
+"""/healthz, /livez, /readyz: in the words that load balancers and people know."""
+
+from __future__ import annotations
+
+from regional.kube.apiserver.messages import Request, Response, text_response
+
+
+def health(path: str, request: Request, ready: bool) -> Response:
+    kind = path.split("/")[1]
+    checks = {"ping": True, "etcd": True}
+    if kind == "readyz":
+        checks["poststarthook/bootstrap"] = ready
+    single = path.split("/", 2)[2] if path.count("/") > 1 else ""
+    if single:
+        if single not in checks:
+            return text_response(404, "404 page not found\n")
+        checks = {single: checks[single]}
+    well = all(checks.values())
+    if well and "verbose" not in dict(request.query):
+        return text_response(200, "ok")
+    lines = [f"[{'+' if good else '-'}]{name} {'ok' if good else 'failed'}" for name, good in checks.items()]
+    lines.append(f"{kind} check {'passed' if well else 'failed'}")
+    return text_response(200 if well else 500, "\n".join(lines) + "\n")

@@ -1,0 +1,93 @@
+"""Role `kube-api`: one cluster's API and controllers in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from regional.core.logs import setup_logging
+from regional.core.loop import run
+from regional.core.problems import UserError
+from regional.core.settings import load
+from regional.core.web import stop_event
+from regional.kube.apiserver.front import listening
+from regional.kube.apiserver.server import ApiServer
+
+log = logging.getLogger(__name__)
+
+
+class Settings(msgspec.Struct, kw_only=True, frozen=True):
+    cluster: str
+    data: str
+    pki: str
+    address: str = "127.0.0.1"
+    port: int = 6443
+    service_cidr: str = "127.64.1.0/24"
+    controllers: bool = True
+    log_level: str = "info"
+
+
+def main(argv: list[str]) -> int:
+    settings = load(Settings, argv)
+    setup_logging("kube-api", settings.log_level)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    return run(serve(settings))
+
+
+async def serve(settings: Settings) -> int:
+    stop = stop_event()
+    pki = Path(settings.pki)
+    server = ApiServer(
+        Path(settings.data),
+        pki,
+        service_cidr=settings.service_cidr,
+        address=settings.address,
+        port=settings.port,
+    )
+    await server.start()
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(listening(server, pki))
+            except OSError as error:
+                place = f"{settings.address}:{settings.port}"
+                raise UserError(
+                    f"the API of cluster {settings.cluster} cannot listen on {place}: {error}",
+                    hint="is another region using this address? see `regionctl doctor`",
+                ) from error
+            served = {"cluster": settings.cluster, "address": f"https://{settings.address}:{settings.port}"}
+            log.info("cluster is served", extra=served | {"revision": server.store.revision})
+            await _until_stopped(stop, server, settings)
+            server.store.close_watches()  # or their open streams would hold up the listener's orderly end
+    finally:
+        await server.stop()
+    return 0
+
+
+async def _until_stopped(stop: asyncio.Event, server: ApiServer, settings: Settings) -> None:
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
+    if settings.controllers:
+        waiting.append(asyncio.create_task(_controllers(server, settings), name="controllers"))
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()  # controllers never end by themselves: if they do, the process must, with their error
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _controllers(server: ApiServer, settings: Settings) -> None:
+    from regional.kube.client import Client
+    from regional.kube.client.local import LocalTransport
+    from regional.kube.controllers import run_all
+    from regional.kube.controllers.settings import ControllerSettings
+
+    client = Client(LocalTransport(server.handle))
+    await run_all(client, ControllerSettings(root_ca=(Path(settings.pki) / "ca.crt").read_text()))

@@ -1,0 +1,81 @@
+"""What is done to a pod besides editing it: put on a node (binding), asked to leave (eviction)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from regional.core.clock import Clock
+from regional.kube.apiserver.calls import Call
+from regional.kube.apiserver.deletes import DeleteOptions, Deleter, delete_options
+from regional.kube.apiserver.entries import Obj, encode
+from regional.kube.apiserver.errors import StatusError, bad_request
+from regional.kube.apiserver.incoming import decode_body
+from regional.kube.apiserver.messages import Response
+from regional.kube.apiserver.rendering import Renderer
+from regional.kube.apiserver.writes import Writer
+from regional.kube.objects import set_condition
+from regional.kube.schema.registry import BODY_KINDS, BUILTINS, by_kind
+
+BINDING = next(kind for kind in BUILTINS if kind.kind == "Binding")
+EVICTION = next(kind for kind in BODY_KINDS if kind.kind == "Eviction")
+_SUCCESS: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class PodActions:
+    def __init__(self, writer: Writer, deleter: Deleter, renderer: Renderer, clock: Clock) -> None:
+        self._writer = writer
+        self._deleter = deleter
+        self._renderer = renderer
+        self._clock = clock
+
+    async def bind_by_name(self, call: Call) -> Response:
+        """POST …/bindings, the older way: the pod is named in the body."""
+        binding = decode_body(call.request, BINDING)
+        pods = by_kind("", "v1", "Pod")
+        assert pods is not None
+        name = str(binding["metadata"].get("name") or "")
+        target = msgspec.structs.replace(call.target, plural="pods", name=name)
+        return await self._bind(msgspec.structs.replace(call, kind=pods, target=target), binding)
+
+    async def bind(self, call: Call) -> Response:
+        return await self._bind(call, decode_body(call.request, BINDING))
+
+    async def _bind(self, call: Call, binding: Obj) -> Response:
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise bad_request("target.name: Required value")
+        wanted_uid = binding["metadata"].get("uid")
+        name = call.target.name
+
+        def assign(pod: Obj) -> None:
+            if wanted_uid and wanted_uid != pod["metadata"]["uid"]:
+                raise _refused(name, f"pod {name} has another UID than the binding asks for")
+            if pod["metadata"].get("deletionTimestamp"):
+                raise _refused(name, f"pod {name} is being deleted, cannot be assigned to a host")
+            if assigned := pod["spec"].get("nodeName"):
+                raise _refused(name, f'pod {name} is already assigned to node "{assigned}"')
+            pod["spec"]["nodeName"] = node
+            set_condition(pod, "PodScheduled", True, "", now=self._clock.now())
+            for condition in pod["status"]["conditions"]:
+                for empty in [key for key in ("reason", "message") if condition.get(key) == ""]:
+                    del condition[empty]
+
+        await self._writer.alter(call, assign)
+        return self._renderer.document(201, _SUCCESS, call.wanted)
+
+    async def evict(self, call: Call) -> Response:
+        options = decode_body(call.request, EVICTION).get("deleteOptions") or {}
+        request = msgspec.structs.replace(call.request, body=encode(options), headers={})
+        inner = msgspec.structs.replace(call, request=request)
+        wish: DeleteOptions = delete_options(inner)
+        await self._deleter.remove(inner, call.namespace, call.target.name, wish)
+        return self._renderer.document(201, _SUCCESS, call.wanted)
+
+
+def _refused(name: str, why: str) -> StatusError:
+    return StatusError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on pods/binding "{name}": {why}',
+        {"name": name, "kind": "pods/binding"},
+    )

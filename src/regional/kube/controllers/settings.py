@@ -1,0 +1,16 @@
+"""What the controllers of one cluster need to know, each with a default that suits one machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    root_ca: str = ""
+    """PEM of the cluster's CA, published to every namespace as ConfigMap kube-root-ca.crt."""
+    node_grace_seconds: float = 20.0
+    """A node whose Lease was not renewed for this long is Unknown."""
+    event_ttl_seconds: float = 3600.0
+    resync_seconds: float = 120.0
+    """The scan behind all notifications."""
+    scheduler_name: str = "default-scheduler"

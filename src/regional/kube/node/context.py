@@ -1,0 +1,129 @@
+"""What the parts of a node share: its settings, its view of the cluster, its clock and its events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from regional.core.clock import Clock
+from regional.kube.client import Client, Informer, without_managed_fields
+from regional.kube.controllers.events import EventRecorder
+from regional.kube.node.environment import Lookup
+from regional.kube.node.hosts import hosts_file
+from regional.kube.node.layout import NodeDirectory
+from regional.kube.node.pod_addresses import PodAddresses
+from regional.kube.node.sweeping import Sweeper
+from regional.kube.node.volumes import SecretsStore, Tokens
+from regional.kube.objects import Obj, spec_of
+
+COMPONENT = "kubelet"
+
+
+class NodeSettings(msgspec.Struct):
+    cluster: str
+    node_name: str
+    kubeconfig: str
+    pki: str
+    root: str
+    address: str
+    pod_cidr: str
+    spawner: str
+    tools_path: str = "/usr/local/bin:/usr/bin:/bin"
+    aws_endpoint: str = ""
+    aws_credentials: str = ""
+    image: str = "regional/regional"
+    port: int = 10250
+    restart_backoff: float = 10.0
+    restart_backoff_cap: float = 300.0
+    log_limit_bytes: int = 10_000_000
+    log_level: str = "info"
+
+
+class Cluster:
+    """Copies of the objects a node looks at all the time."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        keep = without_managed_fields
+        self.pods = Informer(client, "v1", "Pod", keep=keep)
+        self.services = Informer(client, "v1", "Service", keep=keep)
+        self.config_maps = Informer(client, "v1", "ConfigMap", keep=keep)
+        self.secrets = Informer(client, "v1", "Secret", keep=keep)
+        # Slices of Services with a selector are not read: the proxy selects pods itself (a real API server refuses
+        # loopback addresses in slices, so there would be none).
+        self.slices = Informer(
+            client,
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            keep=keep,
+            labels="endpointslice.kubernetes.io/managed-by!=endpointslice-controller.k8s.io",
+        )
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        return (self.pods, self.services, self.config_maps, self.secrets, self.slices)
+
+    async def start(self) -> None:
+        for informer in self.informers:
+            informer.start()
+        await asyncio.gather(*(informer.synced() for informer in self.informers))
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(informer.stop() for informer in self.informers))
+
+    async def lookup_for(self, namespace: str, wanted: Iterable[tuple[str, str]]) -> Lookup:
+        """ConfigMaps and Secrets by (kind, name). What the cache lacks is asked for: it may only be a moment behind."""
+        found: dict[tuple[str, str], Obj] = {}
+        for kind, name in wanted:
+            cache = self.config_maps if kind == "ConfigMap" else self.secrets
+            obj = cache.get(namespace, name) or await self._client.get_or_none("v1", kind, name, namespace)
+            if obj is not None:
+                found[kind, name] = obj
+        return lambda kind, name: found.get((kind, name))
+
+    def api_service(self) -> tuple[str, int] | None:
+        service = self.services.get("default", "kubernetes")
+        if service is None:
+            return None
+        spec = spec_of(service)
+        return spec["clusterIP"], int(spec["ports"][0]["port"])
+
+
+class NodeContext:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        client: Client,
+        cluster: Cluster,
+        tokens: Tokens,
+        store: SecretsStore,
+        events: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.client = client
+        self.cluster = cluster
+        self.tokens = tokens
+        self.store = store
+        self.clock = clock
+        self.directory = NodeDirectory(Path(settings.root))
+        self.directory.prepare()
+        self.addresses = PodAddresses(settings.pod_cidr, self.directory)
+        self.sweeper = Sweeper()
+        self._events = events
+
+    @property
+    def spawner(self) -> Path:
+        return Path(self.settings.spawner)
+
+    def hosts_for(self, pod: Obj, address: str) -> str:
+        return hosts_file(pod, address, self.cluster.services, self.cluster.pods)
+
+    def tell(self, about: Obj, reason: str, message: str) -> None:
+        self._events.normal(COMPONENT, about, reason, message)
+
+    def warn(self, about: Obj, reason: str, message: str) -> None:
+        self._events.warning(COMPONENT, about, reason, message)

@@ -1,0 +1,153 @@
+"""Probes: is it up, is it ready, is it alive.
+
+One task per probe that sleeps between looks. Until the first success a container is looked at far more often than its
+period says (from 25 ms, growing): that only makes a pod ready sooner, never less ready. Failures count at the period's
+own pace. An HTTP probe is one short connection that reads a status line: probes are most of an idle node's work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from regional.core.clock import Clock
+from regional.kube.objects import Obj
+
+Kind = Literal["Startup", "Liveness", "Readiness"]
+Exec = Callable[[list[str], float], Awaitable[tuple[int, str]]]
+_FIRST_LOOK, _GROWTH, _EAGER_SECONDS = 0.025, 1.5, 60.0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    ok: bool
+    message: str = ""
+
+
+class Probe(msgspec.Struct):
+    kind: Kind
+    spec: Obj
+    host: str
+    ports: dict[str, int]  # the container's named ports
+    run: Exec
+
+    @property
+    def period(self) -> float:
+        return float(self.spec.get("periodSeconds") or 10)
+
+    @property
+    def timeout(self) -> float:
+        return float(self.spec.get("timeoutSeconds") or 1)
+
+    @property
+    def supported(self) -> bool:
+        return any(key in self.spec for key in ("httpGet", "tcpSocket", "exec"))
+
+    async def look(self) -> Outcome:
+        try:
+            async with asyncio.timeout(self.timeout):
+                if "httpGet" in self.spec:
+                    return await self._http(self.spec["httpGet"])
+                if "tcpSocket" in self.spec:
+                    return await self._tcp(self.spec["tcpSocket"])
+                code, output = await self.run(list(self.spec["exec"].get("command") or []), self.timeout)
+                return Outcome(code == 0, output if code else "")
+        except TimeoutError:
+            return Outcome(False, f"no answer within {self.timeout:g} s")
+        except (OSError, ValueError) as error:
+            return Outcome(False, str(error))
+
+    async def _http(self, target: Obj) -> Outcome:
+        tls: ssl.SSLContext | None = None
+        if str(target.get("scheme") or "HTTP").upper() == "HTTPS":
+            tls = _any_certificate()
+        host, port = target.get("host") or self.host, self.port(target["port"])
+        path = target.get("path") or "/"
+        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.35", "Connection": "close"}
+        for header in target.get("httpHeaders") or []:
+            headers[header["name"]] = header["value"]
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+        try:
+            writer.write(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+            line = await reader.readline()
+            code = int(line.split(maxsplit=2)[1]) if line.startswith(b"HTTP/") else 0
+            if 200 <= code < 400:
+                return Outcome(True)
+            rest = b"\r\n" + await reader.read(4096)
+            body = rest.partition(b"\r\n\r\n")[2].decode(errors="replace").strip()
+            return Outcome(False, f"HTTP probe failed with statuscode: {code}" + (f": {body[:300]}" if body else ""))
+        finally:
+            writer.close()
+
+    async def _tcp(self, target: Obj) -> Outcome:
+        _, writer = await asyncio.open_connection(target.get("host") or self.host, self.port(target["port"]))
+        writer.close()
+        return Outcome(True)
+
+    def port(self, wanted: int | str) -> int:
+        if isinstance(wanted, int) or wanted.isdigit():
+            return int(wanted)
+        if wanted not in self.ports:
+            raise ValueError(f"the container has no port named {wanted!r}")
+        return self.ports[wanted]
+
+
+def probe_of(kind: Kind, container: Obj, host: str, run: Exec) -> Probe | None:
+    spec = container.get(f"{kind.lower()}Probe")
+    if not spec:
+        return None
+    ports = {port["name"]: int(port["containerPort"]) for port in container.get("ports") or [] if port.get("name")}
+    return Probe(kind, spec, host, ports, run)
+
+
+async def keep_looking(
+    probe: Probe, clock: Clock, verdict: Callable[[bool, str], None], *, passed: bool = False
+) -> None:
+    """Tell `verdict` about changes only, after the probe's thresholds; a startup probe ends with its first success.
+
+    `passed` says that the container is known to pass already (it was adopted), so there is no hurry.
+    """
+    success_needed = int(probe.spec.get("successThreshold") or 1)
+    failure_needed = int(probe.spec.get("failureThreshold") or 3)
+    await clock.sleep(float(probe.spec.get("initialDelaySeconds") or 0))
+    eager_until = clock.monotonic() + (0 if passed else _EAGER_SECONDS)
+    pause, count_at = _FIRST_LOOK, clock.monotonic() + probe.period
+    successes = failures = 0
+    state: bool | None = True if passed else None
+    while True:
+        outcome = await probe.look()
+        now = clock.monotonic()
+        eager = state is None and now < eager_until
+        if outcome.ok:
+            successes, failures = successes + 1, 0
+            if successes >= success_needed and state is not True:
+                state = True
+                verdict(True, "")
+            if state and probe.kind == "Startup":
+                return
+        else:
+            successes = 0
+            if not eager or now >= count_at:
+                failures, count_at = failures + 1, now + probe.period
+                if failures >= failure_needed and (state is not False or probe.kind != "Readiness"):
+                    state = False
+                    verdict(False, outcome.message)
+        if state is None and now < eager_until:
+            pause = min(pause * _GROWTH, probe.period)
+            await clock.sleep(min(pause, max(_FIRST_LOOK, count_at - now)))
+        else:
+            await clock.sleep(probe.period)
+
+
+@functools.cache
+def _any_certificate() -> ssl.SSLContext:
+    """kubelet does not verify either: a probe asks whether somebody answers, not who."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

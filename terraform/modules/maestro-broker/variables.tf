@@ -1,0 +1,14 @@
+variable "name" {
+  description = "Prefix of every name, unique in the account."
+  type        = string
+}
+
+variable "certificate_pem" {
+  description = "Certificate of Maestro's server, common name maestro-server. Its key stays with the step program."
+  type        = string
+}
+
+variable "ca_certificate_pem" {
+  description = "Authority that signed it, registered with IoT."
+  type        = string
+}

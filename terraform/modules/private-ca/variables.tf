@@ -1,0 +1,4 @@
+variable "common_name" {
+  description = "Name of the authority."
+  type        = string
+}

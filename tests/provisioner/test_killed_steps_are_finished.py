@@ -1,0 +1,81 @@
+"""Any step may be killed at any moment; running it again finishes the job and makes nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regional.core.paths import checkout
+from regional.local.provisioner.root_table import ROOTS
+from tests.provisioner.harness import AWS_REGION, CENTRAL, Ground
+from tests.provisioner.mqtt_client import agent_bundle, server_bundle
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# After how many log lines each step dies, one run after the other. A line is written right after something was made.
+DEATHS = {
+    "network": (2, 4, 6),
+    "database": (2, 3, 5),
+    "certificate-authority": (2, 3),
+    "broker": (2, 3, 9),
+    "maestro-agent-iot-regional": (2, 3, 4),
+    "maestro-agent-iot-management": (2, 4),
+}
+
+
+async def run_step(ground: Ground, root: str, inputs: dict[str, Any], lines: int, tmp_path: Path) -> int:
+    file = tmp_path / "inputs.json"
+    file.write_text(json.dumps(inputs))
+    request = {"root": root, "region": ground.paths.region, "var_files": [str(file)]}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "REGIONAL_HOME": os.environ["REGIONAL_HOME"],
+        "AWS_ENDPOINT_URL": ground.endpoint,
+        "AWS_REGION": AWS_REGION,
+        "AWS_ACCESS_KEY_ID": CENTRAL.access_key,
+        "AWS_SECRET_ACCESS_KEY": CENTRAL.secret_key,
+    }
+    if "REGIONAL_RUNTIME" in os.environ:
+        environment["REGIONAL_RUNTIME"] = os.environ["REGIONAL_RUNTIME"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.provisioner.dying_step", str(lines), json.dumps(request)),
+        cwd=checkout(),
+        env=environment,
+    )
+    return await process.wait()
+
+
+async def test_every_root_survives_being_killed(shared_ground: Ground, tmp_path: Path) -> None:
+    for root, deaths in DEATHS.items():
+        about_region = ROOTS[root].about_region
+        inputs = shared_ground.regional_inputs() if about_region else shared_ground.management_inputs("mc01")
+        for lines in deaths:
+            assert await run_step(shared_ground, root, inputs, lines, tmp_path) in (0, -signal.SIGKILL), root
+        first = await shared_ground.provision(root, inputs)
+        assert await shared_ground.provision(root, inputs) == first
+    await _nothing_was_made_twice(shared_ground)
+
+
+async def _nothing_was_made_twice(ground: Ground) -> None:
+    regional = ground.regional()
+    ec2 = regional.client("ec2")
+    vpcs = ec2.describe_vpcs(Filters=[{"Name": "tag:environment", "Values": ["test"]}])["Vpcs"]
+    assert len(vpcs) == 1
+    subnets = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [vpcs[0]["VpcId"]]}])["Subnets"]
+    assert len(subnets) == 6
+    iot = regional.client("iot")
+    active = [c for c in iot.list_certificates()["certificates"] if c["status"] == "ACTIVE"]
+    described = [iot.describe_certificate(certificateId=c["certificateId"])["certificateDescription"] for c in active]
+    registered = {d["certificatePem"] for d in described}
+    assert registered == {agent_bundle(ground, "mc01")["certificate"], server_bundle(ground)["certificate"]}
+    assert {s.name: s.state for s in await ground.context().supervisor.services()} == {
+        "postgres": "ready",
+        "broker": "ready",
+    }
