@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from regional.kube.objects import labels_of, name_of, uid_of
+from regional.kube.objects import annotations_of, labels_of, name_of, uid_of
 from tests.gitops.harness import (
     GitOpsCluster,
     GitRepository,
@@ -113,6 +113,19 @@ class TestAnApplication:
         await cluster.gone("argoproj.io/v1alpha1", "Application", "web", "argocd")
         await cluster.gone(*DEPLOYMENT, "web", "web")
         await cluster.gone("v1", "ConfigMap", "settings", "web")
+
+    async def test_is_looked_at_when_somebody_asks(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
+        repository.commit(web())
+        await cluster.put(application("web", repository.url, "charts/web"))
+        await cluster.settled("web")
+        ask = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "hard"}}}
+        await cluster.client.patch("argoproj.io/v1alpha1", "Application", "web", "argocd", ask)
+
+        async def answered() -> bool:
+            return "argocd.argoproj.io/refresh" not in annotations_of(await cluster.app("web"))
+
+        await eventually(answered)
+        await cluster.settled("web")
 
     async def test_without_automation_only_tells(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
         repository.commit(web())

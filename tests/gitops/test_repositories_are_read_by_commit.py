@@ -52,6 +52,29 @@ async def test_a_stamp_changes_with_the_branch_even_when_refs_are_packed(
     assert await repositories.resolve(repository.url, "main") == commit
 
 
+async def test_everybody_hears_of_a_move_whoever_finds_out(
+    repository: GitRepository, repositories: Repositories
+) -> None:
+    heard: list[str] = []
+    repositories.on_moved(lambda url, revision: heard.append(revision))
+    repository.commit({"a": "1"})
+    with pytest.raises(RepoError):
+        await repositories.resolve(repository.url, "later")
+    await repositories.resolve(repository.url, "main")
+    await repositories.look(repository.url, "main")
+    assert heard == []
+    repository.commit({"a": "2"})
+    await repositories.resolve(repository.url, "main")
+    repository.commit({"a": "3"})
+    await repositories.look(repository.url, "main")
+    repository.git("branch", "later")
+    await repositories.look(repository.url, "later")
+    repositories.forget(repository.url)
+    repository.commit({"a": "4"})
+    await repositories.resolve(repository.url, "main")
+    assert heard == ["main", "main", "later", "main"]
+
+
 async def test_a_bare_repository_and_a_plain_path_work_too(
     repository: GitRepository, repositories: Repositories, tmp_path: Path
 ) -> None:

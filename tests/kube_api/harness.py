@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from regional.core import pki
-from regional.kube.apiserver.messages import LOCAL, Request, Response, User
 from regional.kube.apiserver.server import ApiServer
+from regional.kube.messages import LOCAL, Request, Response, User
 
 Obj = dict[str, Any]
 

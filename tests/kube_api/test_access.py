@@ -6,7 +6,7 @@ import pytest
 
 from regional.kube.apiserver.authn import authenticate
 from regional.kube.apiserver.errors import StatusError
-from regional.kube.apiserver.messages import ANONYMOUS, User
+from regional.kube.messages import ANONYMOUS, User
 
 from .harness import Api, config_map
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -45,7 +46,9 @@ def _warm() -> Iterator[Warm]:
 def region_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="node-test-"))
     yield directory
-    shutil.rmtree(directory, ignore_errors=True)
+    while directory.exists():  # the warm parent may still be noting how the last processes ended
+        shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(0.01)
 
 
 @pytest.fixture

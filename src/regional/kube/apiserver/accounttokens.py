@@ -9,11 +9,11 @@ from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import Cause, StatusError, bad_request, conflict, invalid, not_found
 from regional.kube.apiserver.incoming import decode_body
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.store import Store
 from regional.kube.apiserver.tokens import Bound, Claims, TokenIssuer
+from regional.kube.messages import Response
 from regional.kube.schema.registry import BODY_KINDS, Kind, by_plural
 
 TOKEN_REQUEST = next(kind for kind in BODY_KINDS if kind.kind == "TokenRequest")

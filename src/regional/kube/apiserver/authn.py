@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from regional.kube.apiserver.errors import bad_request, unauthorized
-from regional.kube.apiserver.messages import ANONYMOUS, User
 from regional.kube.apiserver.tokens import TokenIssuer
+from regional.kube.messages import ANONYMOUS, User
 
 AUTHENTICATED = "system:authenticated"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"

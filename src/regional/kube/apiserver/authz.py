@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from regional.kube.apiserver.entries import Key, Obj
-from regional.kube.apiserver.messages import MASTERS, User
 from regional.kube.apiserver.shelf import Event
 from regional.kube.apiserver.store import Store
+from regional.kube.messages import MASTERS, User
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLES, CLUSTER_ROLES = f"roles.{RBAC_GROUP}", f"clusterroles.{RBAC_GROUP}"

@@ -18,8 +18,8 @@ from regional.kube.apiserver.addresses import ServiceAddresses
 from regional.kube.apiserver.catalogue import Catalogue, store_name
 from regional.kube.apiserver.entries import Obj, encode
 from regional.kube.apiserver.media import from_yaml
-from regional.kube.apiserver.messages import Request, Response
 from regional.kube.apiserver.store import Store
+from regional.kube.messages import Request, Response
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import msgspec
 
 from regional.kube.apiserver.errors import Cause, invalid_options
 from regional.kube.apiserver.media import Wanted
-from regional.kube.apiserver.messages import Request, User
 from regional.kube.apiserver.routing import Target
+from regional.kube.messages import Request, User
 from regional.kube.schema.apply import manager_of
 from regional.kube.schema.registry import Kind
 

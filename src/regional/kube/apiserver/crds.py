@@ -10,9 +10,9 @@ from datetime import datetime
 
 from regional.kube.apiserver.catalogue import CRDS, Catalogue
 from regional.kube.apiserver.entries import Entry, Obj, encode
-from regional.kube.apiserver.messages import Request, Response
 from regional.kube.apiserver.shelf import Event
 from regional.kube.apiserver.store import Remove, Store
+from regional.kube.messages import Request, Response
 from regional.kube.objects import set_condition
 from regional.kube.schema.registry import BUILTINS
 

@@ -30,11 +30,11 @@ from regional.kube.apiserver.errors import (
     precondition_failed,
 )
 from regional.kube.apiserver.media import decode
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.selection import selection_of
 from regional.kube.apiserver.store import Decision, Keep, Put, Remove, Store
 from regional.kube.apiserver.writes import let_go
+from regional.kube.messages import Response
 from regional.kube.schema.registry import Kind
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"

@@ -13,8 +13,8 @@ from regional.kube.apiserver.catalogue import Catalogue
 from regional.kube.apiserver.entries import Obj, encode
 from regional.kube.apiserver.errors import PageNotFound, no_such_resource, not_acceptable
 from regional.kube.apiserver.media import JSON, clauses, wanted
-from regional.kube.apiserver.messages import Request, Response, json_response
 from regional.kube.apiserver.rendering import Renderer
+from regional.kube.messages import Request, Response, json_response
 from regional.kube.schema import openapi
 from regional.kube.schema.registry import Kind, Subresource, group_versions
 

@@ -18,7 +18,7 @@ from regional.kube.apiserver.authz import (
 )
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import Named, forbidden
-from regional.kube.apiserver.messages import MASTERS, User
+from regional.kube.messages import MASTERS, User
 
 GUARDED = frozenset((ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS))
 

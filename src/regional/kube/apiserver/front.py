@@ -17,8 +17,8 @@ from regional.core.web import serving
 from regional.kube.apiserver.authn import authenticate, certificate_user
 from regional.kube.apiserver.entries import encode
 from regional.kube.apiserver.errors import StatusError, too_large
-from regional.kube.apiserver.messages import Request, Response
 from regional.kube.apiserver.server import BODY_LIMIT, ApiServer
+from regional.kube.messages import Request, Response
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

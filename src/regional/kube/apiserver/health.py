@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regional.kube.apiserver.messages import Request, Response, text_response
+from regional.kube.messages import Request, Response, text_response
 
 
 def health(path: str, request: Request, ready: bool) -> Response:

@@ -10,8 +10,8 @@ from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import Cause, bad_request, invalid, invalid_options
 from regional.kube.apiserver.media import decode, from_json, is_textual
-from regional.kube.apiserver.messages import Request
 from regional.kube.apiserver.soundness import make_sound
+from regional.kube.messages import Request
 from regional.kube.schema import patches, strict, structural
 from regional.kube.schema.registry import Kind
 from regional.kube.schema.types import Schema, schema_of

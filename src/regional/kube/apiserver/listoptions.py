@@ -9,7 +9,7 @@ import msgspec
 
 from regional.kube.apiserver.entries import Key
 from regional.kube.apiserver.errors import Cause, StatusError, bad_request, invalid_options
-from regional.kube.apiserver.messages import Request
+from regional.kube.messages import Request
 
 
 class ListOptions(msgspec.Struct, frozen=True):

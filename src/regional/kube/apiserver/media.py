@@ -9,7 +9,7 @@ import yaml
 
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import bad_request, not_acceptable, unsupported_media_type
-from regional.kube.apiserver.messages import Request
+from regional.kube.messages import Request
 from regional.kube.schema import protobuf
 from regional.kube.schema.registry import Kind
 

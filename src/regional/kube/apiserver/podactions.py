@@ -10,9 +10,9 @@ from regional.kube.apiserver.deletes import DeleteOptions, Deleter, delete_optio
 from regional.kube.apiserver.entries import Obj, encode
 from regional.kube.apiserver.errors import StatusError, bad_request
 from regional.kube.apiserver.incoming import decode_body
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.writes import Writer
+from regional.kube.messages import Response
 from regional.kube.objects import set_condition
 from regional.kube.schema.registry import BODY_KINDS, BUILTINS, by_kind
 

@@ -12,9 +12,9 @@ import aiohttp
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import StatusError, bad_request, internal
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.store import Store
+from regional.kube.messages import Response
 
 _PASSED_ON = ("follow", "tailLines", "previous", "timestamps", "sinceSeconds", "sinceTime", "limitBytes")
 _HEADERS = {"content-type": "text/plain"}

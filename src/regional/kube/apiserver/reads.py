@@ -10,10 +10,10 @@ from regional.kube.apiserver.catalogue import store_name
 from regional.kube.apiserver.entries import Entry, Obj
 from regional.kube.apiserver.errors import expired, future_revision, not_found, too_old
 from regional.kube.apiserver.listoptions import ListOptions, continue_token, list_options, parse_token
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.selection import Selection, selection_of
 from regional.kube.apiserver.store import Store
+from regional.kube.messages import Response
 
 PATIENCE = 3.0  # how long a request for a future revision is kept waiting
 

@@ -15,8 +15,8 @@ from regional.core.clock import Clock
 from regional.kube.apiserver.catalogue import Catalogue
 from regional.kube.apiserver.entries import Entry, Obj, ascii_only, encode, encode_body, splice
 from regional.kube.apiserver.media import YAML, Wanted
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.shelf import Event
+from regional.kube.messages import Response
 from regional.kube.schema import builtin, structural, tables
 from regional.kube.schema.registry import Kind
 

@@ -11,9 +11,9 @@ from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import Cause, invalid
 from regional.kube.apiserver.incoming import decode_body
-from regional.kube.apiserver.messages import MASTERS, Response, User
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.tokens import TokenIssuer
+from regional.kube.messages import MASTERS, Response, User
 from regional.kube.schema.registry import Kind
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regional.kube.apiserver.messages import Request
+from regional.kube.messages import Request
 
 _NAMESPACE_PARTS = frozenset(("status", "finalize"))
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}

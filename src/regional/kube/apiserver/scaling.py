@@ -9,10 +9,10 @@ from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Entry, Obj
 from regional.kube.apiserver.errors import Cause, bad_request, conflict, invalid
 from regional.kube.apiserver.media import decode, patch_type
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.writes import Writer
+from regional.kube.messages import Response
 from regional.kube.schema.registry import BODY_KINDS, Kind
 from regional.kube.schema.types import schema_of
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from regional.kube.apiserver.entries import Entry, Key
-from regional.kube.apiserver.messages import Request
 from regional.kube.apiserver.routing import Target
 from regional.kube.apiserver.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from regional.kube.apiserver.shelf import Shelf
+from regional.kube.messages import Request
 from regional.kube.schema.registry import Kind
 
 

@@ -34,7 +34,6 @@ from regional.kube.apiserver.errors import (
 )
 from regional.kube.apiserver.health import health
 from regional.kube.apiserver.media import wanted
-from regional.kube.apiserver.messages import Request, Response, User, text_response
 from regional.kube.apiserver.podactions import PodActions
 from regional.kube.apiserver.podlogs import PodLogs
 from regional.kube.apiserver.reads import Reader
@@ -46,6 +45,7 @@ from regional.kube.apiserver.store import Store
 from regional.kube.apiserver.tokens import TokenIssuer
 from regional.kube.apiserver.watching import Watcher
 from regional.kube.apiserver.writes import Writer
+from regional.kube.messages import Request, Response, User, text_response
 from regional.kube.schema.errors import Refusal
 from regional.kube.schema.registry import Kind
 

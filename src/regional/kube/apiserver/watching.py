@@ -15,11 +15,11 @@ from regional.kube.apiserver.catalogue import store_name
 from regional.kube.apiserver.entries import Entry, Obj, at_revision, encode
 from regional.kube.apiserver.errors import StatusError, future_revision, too_old
 from regional.kube.apiserver.listoptions import ListOptions, list_options
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.rendering import Renderer, wrap
 from regional.kube.apiserver.selection import Selection, selection_of
 from regional.kube.apiserver.shelf import Event, Mailbox, Shelf
 from regional.kube.apiserver.store import Store
+from regional.kube.messages import Response
 
 BOOKMARK_SECONDS = 60.0
 FAREWELL_SECONDS = 2.0  # the last bookmark comes this long before the end

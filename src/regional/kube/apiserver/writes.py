@@ -25,9 +25,9 @@ from regional.kube.apiserver.errors import (
     not_found,
 )
 from regional.kube.apiserver.media import patch_type
-from regional.kube.apiserver.messages import Response
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.store import Decide, Decision, Keep, Put, Remove, Store
+from regional.kube.messages import Response
 from regional.kube.schema import apply, builtin, structural
 from regional.kube.schema.errors import FieldError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from regional.kube.apiserver.messages import MASTERS, Request, Response, User
 from regional.kube.client.transport import Answer, Query, Stream
+from regional.kube.messages import MASTERS, Request, Response, User
 
 Handle = Callable[[Request], Awaitable[Response]]
 

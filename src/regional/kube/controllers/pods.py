@@ -154,21 +154,30 @@ class PodMaker:
         if adjust is not None:
             adjust(pod)
         try:
-            created = await self._context.client.create(pod)
+            created = await self._create(owner, pod)
         except ApiError as error:
             if isinstance(error, ApiUnreachable) or error.status >= 500:
                 self._unsettled.setdefault(uid_of(owner), set()).add(chosen)
-                raise
-            if error.exists:
-                return await self._settle(owner, chosen, error)
-            if not is_namespace_ending(error):
-                self._context.recorder.warning(
-                    self._component, owner, "FailedCreate", f"Error creating: {error.message}"
-                )
+            elif not is_namespace_ending(error):
+                message = f"Error creating: {error.message}"
+                self._context.recorder.warning(self._component, owner, "FailedCreate", message)
             raise
         self._pods.observe(created)
         self._context.recorder.normal(self._component, owner, "SuccessfulCreate", f"Created pod: {chosen}")
         return created
+
+    async def _create(self, owner: Obj, pod: Obj) -> Obj:
+        """The pod as it is on the server, whether this call or an earlier one that got no answer made it."""
+        try:
+            return await self._context.client.create(pod)
+        except ApiError as error:
+            if not error.exists:
+                raise
+            present = await self._context.client.get_or_none("v1", "Pod", name_of(pod), namespace_of(owner))
+            holder = owner_of(present) if present is not None else None
+            if present is None or holder is None or holder.get("uid") != uid_of(owner):
+                raise
+            return present
 
     def _pick(self, owner: Obj, prefix: str) -> str:
         unsettled = self._unsettled.get(uid_of(owner), set())
@@ -177,11 +186,3 @@ class PodMaker:
             if self._pods.get(namespace_of(owner), name) is None:
                 return name
         return prefix + random_suffix()
-
-    async def _settle(self, owner: Obj, name: str, error: ApiError) -> Obj:
-        present = await self._context.client.get_or_none("v1", "Pod", name, namespace_of(owner))
-        holder = owner_of(present) if present is not None else None
-        if present is None or holder is None or holder.get("uid") != uid_of(owner):
-            raise error
-        self._pods.observe(present)
-        return present

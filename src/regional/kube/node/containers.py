@@ -100,7 +100,7 @@ class Container:
         process = read_state(self.directory.state(self.record.attempt))
         if process is not None:
             self.adopted = process.alive()
-            self._follow(process)
+            self._follow(process, seen_alive=self.adopted)
 
     async def start(self, launch: Launch, *, title: str) -> None:
         """Begin the next attempt, or repeat the request of one that never came to be.
@@ -133,16 +133,17 @@ class Container:
         )
         answered = await spawn(self._spawner, request)
         self.launch, self.waiting = launch, None
-        self._follow(read_state(self.directory.state(attempt)) or answered)
+        self._follow(read_state(self.directory.state(attempt)) or answered, seen_alive=True)
 
-    def _follow(self, process: ProcessRef) -> None:
+    def _follow(self, process: ProcessRef, *, seen_alive: bool) -> None:
         self.process = process
-        self._watch = asyncio.create_task(self._until_end(process), name=f"container {self.name}")
+        self._watch = asyncio.create_task(self._until_end(process, seen_alive), name=f"container {self.name}")
 
-    async def _until_end(self, process: ProcessRef) -> None:
+    async def _until_end(self, process: ProcessRef, seen_alive: bool) -> None:
         assert self.record is not None
         status = await wait_exit(process, self.directory.exit(self.record.attempt))
-        end_group(process)
+        if seen_alive:  # else its number may be somebody else's by now
+            end_group(process)
         self.record.ended = Termination(
             code=status.code,
             finished=status.finished,

@@ -10,7 +10,7 @@ from regional.core.spawn import read_state
 from regional.kube.node.context import NodeContext
 from regional.kube.node.layout import PodDirectory
 from regional.kube.node.pod import PodWorker
-from regional.kube.objects import Obj, namespace_of, spec_of, status_of, uid_of
+from regional.kube.objects import Obj, key_of, namespace_of, spec_of, status_of, uid_of
 
 log = logging.getLogger(__name__)
 _ORPHAN_GRACE = 2.0
@@ -82,7 +82,8 @@ class Pods:
     async def _work(self, worker: PodWorker) -> None:
         try:
             await worker.run()
-            if self._node.cluster.pods.get(namespace_of(worker.pod), worker.pod["metadata"]["name"]) is not None:
+            lingering = self._node.cluster.pods.get(*key_of(worker.pod))
+            if lingering is not None and uid_of(lingering) == worker.uid:
                 self._finished.add(worker.uid)
         finally:
             self._workers.pop(worker.uid, None)

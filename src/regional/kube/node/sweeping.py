@@ -40,13 +40,11 @@ class Sweeper:
 def kill_inside(directories: Collection[str]) -> int:
     wanted = tuple(f"POD_ROOT={directory.rstrip('/')}/".encode() for directory in directories)
     killed = 0
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        process = ProcessRef.of(int(entry))
-        if process is None:
-            continue
-        if any(line.startswith(wanted) for line in _environment(entry)):
+    with os.scandir("/proc") as entries:
+        numbers = [entry.name for entry in entries if entry.name.isdigit()]
+    for number in numbers:
+        process = ProcessRef.of(int(number))
+        if process is not None and any(line.startswith(wanted) for line in _environment(number)):
             killed += process.signal(signal.SIGKILL)
     return killed
 
