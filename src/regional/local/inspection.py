@@ -150,7 +150,7 @@ def _pod(pod: Obj, cluster: str, pids: dict[str, int]) -> Part:
     phase = str(status.get("phase", "Pending"))
     waiting = [
         f"{c.get('name')}: {w.get('reason', '')} {w.get('message', '')}".strip()
-        for c in status.get("containerStatuses") or []
+        for c in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
         if (w := (c.get("state") or {}).get("waiting"))
     ]
     state = "Terminating" if is_deleting(pod) else ("Ready" if ready else phase)

@@ -66,7 +66,7 @@ class FileAuthority:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
-        self._name = name
+        self.name = name
 
     @property
     def certificate(self) -> str:
@@ -87,7 +87,7 @@ class FileAuthority:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._directory.chmod(0o700)
         if not (self._directory / "ca.crt").exists():
-            pair = pki.create_authority(self._name)
+            pair = pki.create_authority(self.name)
             write_atomic(self._directory / "ca.key", pair.key)
             write_atomic(self._directory / "ca.crt", pair.certificate)
         self._write_revocations([])

@@ -43,7 +43,7 @@ class Authorities:
     def ensure(self) -> None:
         for authority in (self.agents, self.server):
             if authority.ensure():
-                log.info("certificate authority made", extra={"authority": authority.certificate.count("\n")})
+                log.info("certificate authority made", extra={"authority": authority.name})
 
 
 def service(directory: Path, address: str, authorities: Authorities) -> ServiceSpec:

@@ -44,6 +44,18 @@ log = logging.getLogger(__name__)
 
 PORT = 5432
 _SUPERUSER = "postgres"
+# After a reboot the pid in the lock files may belong to another process of the same user, and PostgreSQL would refuse
+# to start for ever. Only a pid that lives and is not this server is forgotten: a dead one (or its zombie, which has no
+# arguments) is PostgreSQL's own to judge, because it then also looks for backends that outlived it.
+_START = """
+pid=$(head -n 1 "$1/postmaster.pid" 2>/dev/null)
+arguments=$(tr '\\0' ' ' 2>/dev/null < "/proc/${pid:-none}/cmdline")
+case "$arguments" in
+    "" | *"-D $1"*) ;;
+    *) rm -f "$1/postmaster.pid" "$1"/../socket/.s.PGSQL.*.lock ;;
+esac
+exec "$0" -D "$1"
+"""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -70,7 +82,7 @@ class Server(msgspec.Struct, frozen=True):
 
     @property
     def argv(self) -> list[str]:
-        return [str(self.binaries / "postgres"), "-D", str(self.data)]
+        return ["/bin/sh", "-c", _START, str(self.binaries / "postgres"), str(self.data)]
 
     def configuration(self) -> str:
         lines = {

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import ssl
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -118,11 +119,10 @@ class CloudSigning:
 def amazon_root() -> str:
     """Amazon Root CA 1, which signs IoT's endpoints, out of botocore's bundle of public authorities."""
     import botocore
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
 
-    bundle = Path(botocore.__file__).with_name("cacert.pem").read_bytes()
-    for certificate in x509.load_pem_x509_certificates(bundle):
-        if certificate.subject.rfc4514_string().startswith("CN=Amazon Root CA 1,"):
-            return certificate.public_bytes(serialization.Encoding.PEM).decode()
+    bundle = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    bundle.load_verify_locations(Path(botocore.__file__).with_name("cacert.pem"))
+    for described, binary in zip(bundle.get_ca_certs(), bundle.get_ca_certs(binary_form=True), strict=True):
+        if (("commonName", "Amazon Root CA 1"),) in described["subject"]:
+            return ssl.DER_cert_to_PEM_cert(binary)
     raise UserError("Amazon Root CA 1 is not in botocore's bundle", "install another release of botocore")
