@@ -112,7 +112,7 @@ async def measure(home: Path) -> None:
     base_seconds, base_memory = await asyncio.to_thread(baseline)
     print(f"baseline: a bare Python HTTP server serves after {base_seconds:.2f} s and holds {base_memory:.1f} MB\n")
     started = time.perf_counter()
-    seen = await region.up(lambda *event: steps.append(event), worktree=True)
+    seen = await region.up(lambda *event: steps.append(event))
     total = time.perf_counter() - started
     try:
         print(f"{'step':<58}{'seconds':>9}{'× baseline':>12}")
@@ -127,7 +127,7 @@ async def measure(home: Path) -> None:
         await region.down()
         print(f"\ndown: {time.perf_counter() - started:.2f} s")
         started = time.perf_counter()
-        await region.up(lambda *_: None, worktree=True)
+        await region.up(lambda *_: None)
         print(f"up again, with its data: {time.perf_counter() - started:.2f} s")
         await region.down()
         region.purge()
@@ -151,7 +151,7 @@ async def report_memory(home: Path, base_memory: float) -> None:
 
 
 async def report_pod_start(region: object) -> None:
-    """From deleting a pod's Deployment to 0 and back to 1: pod object created → container ready."""
+    """Delete a pod; from the moment its successor appears to the moment it is ready, as a watch sees it."""
     from regional.kube.client import Client
     from regional.local.region import Region
 
@@ -160,26 +160,24 @@ async def report_pod_start(region: object) -> None:
     times = []
     try:
         for _ in range(POD_ROUNDS):
-            pod = (await client.list("v1", "Pod", "maestro-server"))[0]
-            await client.delete("v1", "Pod", pod["metadata"]["name"], "maestro-server", grace=1)
-            started = None
+            pods, version = await client.list_with_rv("v1", "Pod", "platform-api")
+            old = pods[0]["metadata"]["name"]
+            await client.delete("v1", "Pod", old, "platform-api", grace=1)
+            appeared: dict[str, float] = {}
             async with asyncio.timeout(30):
-                while True:
-                    now = [
-                        p
-                        for p in await client.list("v1", "Pod", "maestro-server")
-                        if p["metadata"]["uid"] != pod["metadata"]["uid"]
-                    ]
-                    if now and started is None:
-                        started = time.perf_counter()
-                    conditions = now[0].get("status", {}).get("conditions", []) if now else []
-                    if started and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
-                        times.append(time.perf_counter() - started)
+                async for kind, pod in client.watch("v1", "Pod", "platform-api", resource_version=version):
+                    name = pod["metadata"]["name"]
+                    if name == old or kind == "DELETED":
+                        continue
+                    appeared.setdefault(name, time.perf_counter())
+                    conditions = pod.get("status", {}).get("conditions", [])
+                    if any(c["type"] == "ContainersReady" and c["status"] == "True" for c in conditions):
+                        times.append(time.perf_counter() - appeared[name])
                         break
-                    await asyncio.sleep(0.01)
+            await asyncio.sleep(2)
     finally:
         await client.close()
-    print(f"\npod created → ready (maestro-server, {POD_ROUNDS}×): p50 {statistics.median(times) * 1000:.0f} ms")
+    print(f"\npod created → ready (platform-api, {POD_ROUNDS}×): p50 {statistics.median(times) * 1000:.0f} ms")
 
 
 def main() -> None:

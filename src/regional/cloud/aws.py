@@ -6,8 +6,9 @@ while when nobody answers, since the host that plays AWS on one machine may be r
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -119,6 +120,7 @@ class Aws:
             import botocore.session
 
             self._session = botocore.session.Session()
+            self._session.register_component("data_loader", service_models())
             if self._refresh is not None:
                 self._session._credentials = botocore.credentials.RefreshableCredentials.create_from_metadata(
                     self._refresh(), self._refresh, "sts-assume-role"
@@ -127,6 +129,28 @@ class Aws:
                 known = self._credentials
                 self._session.set_credentials(known.access_key, known.secret_key, known.session_token or None)
         return self._session
+
+
+@functools.cache
+def service_models() -> Any:
+    """One reader of botocore's service descriptions for all sessions: parsing them is most of what a client costs."""
+    import botocore.loaders
+
+    return botocore.loaders.create_loader()
+
+
+def warm_up(services: Sequence[str]) -> None:
+    """Read descriptions before a fork, so that the forks need not."""
+    import botocore.session
+
+    models = service_models()
+    session = botocore.session.Session()
+    session.register_component("data_loader", models)
+    for service in services:
+        for kind in ("service-2", "endpoint-rule-set-1"):
+            models.load_service_model(service, kind)
+    for shared in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
+        models.load_data(shared)
 
 
 def _config() -> Any:

@@ -70,6 +70,12 @@ MODULES = (
     "regional.maestro.server.main",
     "regional.maestro.agent.main",
     "regional.hypershift.main",
+    "regional.cloud.preload",
+    "regional.local.provisioner.command",
+    "regional.pipelines.tasks",
+    "regional.gitops.bootstrap",
+    "regional.cli.steps",
+    "regional.cli.serve",
 )
 _REQUEST_LIMIT = 4 << 20
 Entry = Callable[[list[str]], int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -58,18 +59,42 @@ class Provisioning:
             "AWS_SECRET_ACCESS_KEY": "central",
         }
 
-    async def regional(self, report: Report, *, fresh: bool = False) -> RunResult:
-        return await self._run("provision-regional", "provision-regional", {}, report, fresh)
+    async def whole_region(self, report: Report) -> None:
+        """The Regional Cluster, and beside it the Management Clusters as soon as there is a broker to talk through."""
+        broker = asyncio.Event()
 
-    async def management(self, cluster: str, report: Report, *, fresh: bool = False) -> RunResult:
-        name = f"provision-management-{cluster}"
-        return await self._run("provision-management", name, {"cluster-id": cluster}, report, fresh)
+        def watch(event: Event) -> None:
+            if event.task == "broker" and event.kind in ("task-finished", "task-reused"):
+                broker.set()
+
+        async def management(cluster: str) -> None:
+            await broker.wait()
+            name = f"provision-management-{cluster}"
+            await self._run("provision-management", name, {"cluster-id": cluster}, report)
+
+        async def regional() -> None:
+            await self._run("provision-regional", "provision-regional", {}, report, watch=watch)
+            broker.set()  # a run that had succeeded before tells nothing of its tasks
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(regional())
+            for cluster in self._record.management_clusters:
+                group.create_task(management(cluster))
 
     async def by_name(self, pipeline: str, cluster: str, report: Report, *, fresh: bool = True) -> RunResult:
         name = f"{pipeline}-{cluster}" if cluster else pipeline
-        return await self._run(pipeline, name, {"cluster-id": cluster} if cluster else {}, report, fresh)
+        return await self._run(pipeline, name, {"cluster-id": cluster} if cluster else {}, report, fresh=fresh)
 
-    async def _run(self, pipeline: str, name: str, extra: dict[str, Value], report: Report, fresh: bool) -> RunResult:
+    async def _run(
+        self,
+        pipeline: str,
+        name: str,
+        extra: dict[str, Value],
+        report: Report,
+        *,
+        fresh: bool = False,
+        watch: Callable[[Event], None] = lambda event: None,
+    ) -> RunResult:
         known: dict[str, Value] = {
             "environment": self._record.environment,
             "region": self._record.region,

@@ -87,9 +87,10 @@ class Region:
             async with _step(report, "AWS and warm parent"):
                 await asyncio.gather(*(self.client.ensure(spec, 60) for spec in self._base_services(record)))
             if not record.complete:
-                provisioning = Provisioning(self.paths, record, workspace)
-                await provisioning.regional(report)
-                await asyncio.gather(*(provisioning.management(mc, report) for mc in record.management_clusters))
+                try:
+                    await Provisioning(self.paths, record, workspace).whole_region(report)
+                except* UserError as errors:
+                    raise errors.exceptions[0] from None
                 record.complete = True
                 self._store(record)
             async with _step(report, "all parts well"):

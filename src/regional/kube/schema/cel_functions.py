@@ -249,9 +249,7 @@ def _declarations() -> list[Any]:
         _method("masked", text, [text], lambda value: _interface(value).network.with_prefixlen),
         _method("containsIP", yes, [text, text], _contains_address),
         _method("containsCIDR", yes, [text, text], _contains_network),
-        _function(
-            "isQuantity", yes, [_T.DYN], lambda value: isinstance(value, str) and _succeeds(parse_quantity)(value)
-        ),
+        _function("isQuantity", yes, [text], _succeeds(parse_quantity)),
         _function("quantity", text, [text], canonical),
         _method("isGreaterThan", yes, [text, text], lambda a, b: parse_quantity(a) > parse_quantity(b)),
         _method("isLessThan", yes, [text, text], lambda a, b: parse_quantity(a) < parse_quantity(b)),

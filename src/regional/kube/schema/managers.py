@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from regional.kube.objects import Obj
-from regional.kube.schema.fieldset import FieldSet, is_member, ordered, union
+from regional.kube.schema.fieldset import FieldSet, ordered, union
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -167,13 +167,3 @@ def manager_of(field_manager: str, user_agent: str) -> str:
         return field_manager
     name = user_agent.partition("/")[0]
     return "".join(char for char in name[:MAX_MANAGER_NAME] if char.isprintable())
-
-
-def owns(entry: Entry, *path: str) -> bool:
-    """Whether the entry has this path, e.g. owns(entry, "f:spec", "f:replicas")."""
-    node: FieldSet = entry.fields
-    for key in path:
-        if key not in node:
-            return False
-        node = node[key]
-    return is_member(node)
