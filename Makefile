@@ -27,7 +27,7 @@ status: venv ## every part of it
 tools: venv-dev
 	@.venv/bin/python -m regional.local.tools
 test: tools ## all tests
-	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal $(TEST)
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TEST)
 lint: venv-dev ## ruff, mypy --strict, layers, rendered files, dependencies
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -50,9 +50,9 @@ provision-regional: venv ## account, network, database, broker, CA, Regional Clu
 provision-management: venv ## account, certificate, Management Cluster MC=…, bootstrap
 	@$(REGIONCTL) pipeline run provision-management --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)
 provision-maestro-agent-iot-regional: venv ## mint the agent certificate of MC=… in the regional account
-	@$(REGIONCTL) pipeline run maestro-agent-iot-regional --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)
+	@$(REGIONCTL) pipeline run provision-maestro-agent-iot-regional --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)
 provision-maestro-agent-iot-management: venv ## carry it into the account of MC=…
-	@$(REGIONCTL) pipeline run maestro-agent-iot-management --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)
+	@$(REGIONCTL) pipeline run provision-maestro-agent-iot-management --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)
 
 lock: ## renew the lock files
 	.tools/bootstrap/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-header \
