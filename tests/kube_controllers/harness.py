@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from regional.core.clock import rfc3339
-from regional.kube.apiserver.messages import Request, Response
 from regional.kube.apiserver.server import ApiServer
 from regional.kube.client import Answer, ApiUnreachable, Client, Informer, Stream
 from regional.kube.client.local import LocalTransport
 from regional.kube.client.transport import Query, Transport
 from regional.kube.controllers import ControllerSettings, run_all
+from regional.kube.messages import Request, Response
 from regional.kube.objects import Obj, is_deleting, key_of, name_of, namespace_of, spec_of, status_of
 
 NODE = "node-1"

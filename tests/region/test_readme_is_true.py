@@ -30,7 +30,8 @@ def test_the_tour_works_as_written(tmp_path: Path) -> None:
     assert commands[0].startswith("eval ") and commands[-1].startswith("regionctl down --purge")
     script = "\n".join(["set -euo pipefail", *(c.replace(".venv/", f"{checkout()}/.venv/") for c in commands)])
     # A deleted pod needs a moment to come back before the region is stopped; a reader takes that moment by reading.
-    script = script.replace("regionctl logs maestro-server", "regionctl status --wait 60\nregionctl logs maestro-server")
+    pause = "regionctl status --wait 60\n"
+    script = script.replace("regionctl logs maestro-server", f"{pause}regionctl logs maestro-server")
     try:
         live.up()
         done = subprocess.run(

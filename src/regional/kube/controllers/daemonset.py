@@ -64,13 +64,13 @@ class DaemonSetController(Controller):
         daemonset = self.sets.get(*key)
         if daemonset is None:
             return None
-        pods = await claim(self.context, daemonset, self.pods)
+        await claim(self.context, daemonset, self.pods)
         if is_deleting(daemonset):
             return None
         update = await self.revisions.current(daemonset)
         wanted = {name_of(node) for node in self.nodes if self._belongs(daemonset, node)}
         by_node: dict[str, list[Obj]] = {}
-        for pod in pods:
+        for pod in self.maker.owned(daemonset):
             by_node.setdefault(spec_of(pod).get("nodeName", ""), []).append(pod)
         await self._place(daemonset, wanted, by_node, update)
         await self._replace_outdated(daemonset, wanted, by_node, update)

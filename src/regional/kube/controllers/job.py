@@ -58,7 +58,8 @@ class JobController(Controller):
             return None
         if is_true(job, "Complete") or is_true(job, "Failed"):
             return await self._expire(job)
-        pods = await claim(self.context, job, self.pods)
+        await claim(self.context, job, self.pods)
+        pods = self.maker.owned(job)
         now = self.context.clock.now()
         changed = copied(job)
         status = changed.setdefault("status", {})

@@ -130,8 +130,16 @@ class PodMaker:
     def forget(self, owner_uid: str) -> None:
         self._unsettled.pop(owner_uid, None)
 
+    def owned(self, owner: Obj) -> list[Obj]:
+        """The owner's pods, to count from. Whatever is unsettled and not among them now is one of those it lacks."""
+        unsettled = self._unsettled.get(uid_of(owner), set())
+        unsettled -= {name for name in unsettled if self._pods.get(namespace_of(owner), name) is not None}
+        return self._pods.indexed("owner", uid_of(owner))
+
     async def make_many(self, owner: Obj, template: Obj, count: int) -> int:
-        """How many were made. The first refusal ends it: the rest would most likely be refused too."""
+        """How many were made, of those that `owned` did not show. The first refusal ends it: the rest would most
+        likely be refused too.
+        """
         made = 0
         wave = 1
         while made < count:
@@ -150,6 +158,9 @@ class PodMaker:
         """One pod; `name` when the owner's pods have names of their own (StatefulSet)."""
         prefix = f"{name_of(owner)[:57]}-"
         chosen = name or self._pick(owner, prefix)
+        if not name and (arrived := self._pods.get(namespace_of(owner), chosen)) is not None:
+            # The one we were unsure about showed up after the owner counted its pods.
+            return arrived
         pod = from_template(owner, template, chosen, generated_from="" if name else prefix)
         if adjust is not None:
             adjust(pod)
@@ -180,9 +191,5 @@ class PodMaker:
             return present
 
     def _pick(self, owner: Obj, prefix: str) -> str:
-        unsettled = self._unsettled.get(uid_of(owner), set())
-        for name in sorted(unsettled):
-            unsettled.discard(name)
-            if self._pods.get(namespace_of(owner), name) is None:
-                return name
-        return prefix + random_suffix()
+        unsettled = self._unsettled.get(uid_of(owner))
+        return unsettled.pop() if unsettled else prefix + random_suffix()

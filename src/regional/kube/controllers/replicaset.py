@@ -69,10 +69,10 @@ class ReplicaSetController(Controller):
         replicaset = self.sets.get(*key)
         if replicaset is None:
             return None
-        pods = await claim(self.context, replicaset, self.pods)
+        await claim(self.context, replicaset, self.pods)
         failure: ApiError | None = None
         if not is_deleting(replicaset) and not self._namespace_ends(key[0]):
-            active = [pod for pod in pods if is_active(pod)]
+            active = [pod for pod in self.maker.owned(replicaset) if is_active(pod)]
             try:
                 await self._scale(replicaset, active)
             except ApiError as error:
