@@ -93,8 +93,8 @@ class NodeCluster:
             pod_cidr=self.block.pod_cidr,
             spawner=str(warm.socket),
             tools_path=os.defpath,
-            restart_backoff=0.5,
-            restart_backoff_cap=2.0,
+            restart_backoff=2.0,  # exit times have whole seconds: less than one could be over before it is seen
+            restart_backoff_cap=4.0,
         )
         self.client: Client
         self._stop = asyncio.Event()

@@ -69,6 +69,10 @@ def test_no_file_of_a_pod_names_another_cluster(
         text = path.read_bytes().decode(errors="replace")
         assert not any(authority in text for authority in foreign_authorities), path
         assert not any(prefix in text for prefix in foreign_prefixes), path
+    for pid, name in pod_processes(region, cluster).items():
+        given = processes.environment(pid)
+        assert "KUBERNETES_SERVICE_HOST" in given, f"{name}: not the pod's own environment"
+        assert not any(prefix in given for prefix in foreign_prefixes), name
     manifests = region.kubectl(cluster, "get", "pods,secrets,configmaps,services", "-A", "-o", "json")
     assert not any(prefix in manifests for prefix in foreign_prefixes)
 

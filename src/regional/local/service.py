@@ -22,12 +22,17 @@ import msgspec
 from regional.core.clock import Clock, SystemClock, rfc3339
 from regional.core.process import ProcessRef, start_ticks
 from regional.core.spawn import SpawnError, SpawnRequest, spawn
+from regional.local.ports import holder
 from regional.local.supervisor_client import ServiceSpec, ServiceStatus
 
 log = logging.getLogger(__name__)
 
 _PROBE_INTERVAL = 0.05
 _BACKOFF_FIRST, _BACKOFF_CAP, _SETTLED_SECONDS = 0.1, 5.0, 10.0
+
+
+class AddressTaken(OSError):
+    """Not ours to solve: waiting would not help, a person has to."""
 
 
 class Service:
@@ -44,6 +49,7 @@ class Service:
         self._restarts = 0
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.hopeless = False
 
     @property
     def ready(self) -> bool:
@@ -67,8 +73,12 @@ class Service:
         self._task = asyncio.create_task(self._keep_running(gate), name=f"service-{self.spec.name}")
 
     async def wait_ready(self, timeout: float) -> bool:
+        """Ends early when waiting cannot help."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                while not self._ready.is_set() and not self.hopeless:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._ready.wait(), 0.5)
         return self._ready.is_set()
 
     async def abandon(self) -> None:
@@ -123,12 +133,14 @@ class Service:
                     self._ref = await self._launch()
                 await self._until_ready_or_dead(self._ref)
                 if self._ref.alive():
+                    self.hopeless = False
                     self._set("ready")
                     self._ready.set()
                     await self._ref.wait()
                 message = f"process {self._ref.pid} ended"
             except (OSError, SpawnError) as error:
                 message = f"cannot start: {error}"
+                self.hopeless = isinstance(error, AddressTaken)
             self._ready.clear()
             self._ref = None
             self._restarts += 1
@@ -142,6 +154,8 @@ class Service:
     async def _launch(self) -> ProcessRef:
         self._pid_file.parent.mkdir(parents=True, exist_ok=True)
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        if taken := holder(self.spec.address):
+            raise AddressTaken(f"{self.spec.address} is taken by {taken}; stop that program")
         self._pid_file.unlink(missing_ok=True)  # of a process that is gone: a fork would take it for its twin
         if self.spec.kind == "fork":
             return await spawn(

@@ -88,8 +88,10 @@ class Supervisor:
                 self._store()
         if not await service.wait_ready(timeout):
             status = service.status()
-            tail = service.last_log_lines()
+            if service.hopeless:
+                raise RuntimeError(f"{spec.name} {status.message}")
             reason = f"{status.state}: {status.message}" if status.message else status.state
+            tail = service.last_log_lines()
             raise RuntimeError(f"{spec.name} is not ready after {timeout:.0f} s ({reason})\n{tail}")
         return {"service": service.status()}
 

@@ -89,5 +89,5 @@ async def _controllers(server: ApiServer, settings: Settings) -> None:
     from regional.kube.controllers import run_all
     from regional.kube.controllers.settings import ControllerSettings
 
-    client = Client(LocalTransport(server.handle))
+    client = Client(LocalTransport(server.handle), user_agent="kube-controller-manager")
     await run_all(client, ControllerSettings(root_ca=(Path(settings.pki) / "ca.crt").read_text()))

@@ -12,7 +12,7 @@ from regional.core.clock import Clock, rfc3339
 from regional.kube.client import ApiError, Client
 from regional.kube.node.context import NodeSettings
 from regional.kube.node.quantities import machine_capacity
-from regional.kube.objects import Obj, copied, set_condition, status_of, uid_of
+from regional.kube.objects import Obj, copied, is_true, set_condition, status_of, uid_of
 
 log = logging.getLogger(__name__)
 VERSION = "v1.35.2"
@@ -37,7 +37,7 @@ class Registration:
         while True:
             pause = RENEW_SECONDS
             try:
-                if self._clock.monotonic() >= status_due:
+                if self._clock.monotonic() >= status_due or not await self._believed():
                     await self.register()
                     status_due = self._clock.monotonic() + STATUS_SECONDS
                 await self.renew()
@@ -47,6 +47,11 @@ class Registration:
                 if error.not_found:
                     status_due = self._clock.monotonic()
             await self._clock.sleep(pause)
+
+    async def _believed(self) -> bool:
+        """Others may have called us lost while the machine or the API stood still; only we can say otherwise."""
+        node = await self._client.get_or_none("v1", "Node", self._settings.node_name)
+        return node is not None and is_true(node, "Ready")
 
     async def register(self) -> None:
         name = self._settings.node_name
