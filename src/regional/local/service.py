@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
 import ssl
 import subprocess
+import urllib.parse
 from datetime import datetime
 from pathlib import Path
 
@@ -241,19 +243,34 @@ async def probe(ready: str) -> bool:
     kind, _, target = ready.partition(":")
     try:
         if kind == "tcp":
-            host, _, port = target.rpartition(":")
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 2)
-            writer.close()
+            await _connect(*target.rsplit(":", 1))
         elif kind == "unix":
             _, writer = await asyncio.wait_for(asyncio.open_unix_connection(target), 2)
             writer.close()
         elif kind in ("http", "https"):
-            context = ssl.create_default_context()
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            url = target if "://" in target else f"{kind}:{target}"
-            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
-                async with session.get(url, ssl=context if url.startswith("https") else False) as answer:
-                    return answer.status < 500
+            return await _answers(ready)
         return True
     except (OSError, TimeoutError, aiohttp.ClientError):
         return False
+
+
+async def _connect(host: str, port: str) -> None:
+    _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 2)
+    writer.close()
+
+
+async def _answers(url: str) -> bool:
+    """Any answer but a server error. A bare connect goes first: it is cheap, and mostly there is nobody yet."""
+    address = urllib.parse.urlsplit(url)
+    await _connect(str(address.hostname), str(address.port))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+        async with session.get(url, ssl=_unverified() if address.scheme == "https" else False) as answer:
+            return answer.status < 500
+
+
+@functools.cache
+def _unverified() -> ssl.SSLContext:
+    """Whether it answers is all that is asked; nothing is sent."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
