@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from pathlib import Path
@@ -56,10 +57,12 @@ async def test_a_child_has_only_what_it_was_given(warm: Warm) -> None:
 async def test_proc_shows_the_childs_own_command_line_and_environment(warm: Warm) -> None:
     process = warm.role("sleep", "60", title="my-pod")
     proc = Path(f"/proc/{process.pid}")
+    async with asyncio.timeout(30):
+        while (proc / "comm").read_text() != "my-pod\n":  # the last thing a child sets before it runs its role
+            await asyncio.sleep(0.01)
     assert (proc / "cmdline").read_bytes().split(b"\0")[:3] == [b"regionctl", b"sleep", b"60"]
     assert b"GIVEN=yes" in (proc / "environ").read_bytes()
     assert b"WARM_PARENTS_OWN" not in (proc / "environ").read_bytes()
-    assert (proc / "comm").read_text() == "my-pod\n"
 
 
 async def test_a_program_is_executed_and_a_missing_one_says_so(warm: Warm) -> None:
