@@ -122,6 +122,7 @@ class Kubelet:
         self._task: asyncio.Task[None] | None = None
         self.healthy: Callable[[Obj], bool] = lambda pod: True
         self.finish: Callable[[Obj], str] = lambda pod: ""
+        self.lets_go: Callable[[Obj], bool] = lambda pod: True
         self._address = 0
 
     async def start(self) -> None:
@@ -166,6 +167,8 @@ class Kubelet:
 
     async def _serve(self, pod: Obj) -> None:
         if is_deleting(pod):
+            if not self.lets_go(pod):
+                return
             await self._client.delete("v1", "Pod", name_of(pod), namespace_of(pod), grace=0, missing_ok=True)
             return
         phase = self.finish(pod) or "Running"

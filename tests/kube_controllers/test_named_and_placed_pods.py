@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regional.kube.client import Informer
-from regional.kube.objects import Obj, is_true, name_of, spec_of, status_of
+from regional.kube.objects import Obj, is_deleting, is_true, name_of, spec_of, status_of
 from tests.kube_controllers.harness import Cluster, Kubelet, eventually
 
 
@@ -95,6 +95,33 @@ async def test_a_statefulset_replaces_each_pod_under_its_name(cluster: Cluster) 
     assert await names(cluster) == ["it-0", "it-1"]
     found = await cluster.client.list("v1", "PersistentVolumeClaim", "t")
     assert sorted(name_of(claim) for claim in found) == ["data-it-0", "data-it-1"]
+
+
+async def test_a_statefulset_waits_for_a_pod_that_takes_its_time_to_end(cluster: Cluster) -> None:
+    """Its name is free only then; a controller that believes the pod gone too early never makes the next one."""
+    await cluster.namespace("t")
+    await cluster.client.create(owner("StatefulSet", replicas=1, serviceName="it", podManagementPolicy="Parallel"))
+
+    async def up() -> bool:
+        return (await status(cluster, "StatefulSet")).get("readyReplicas") == 1
+
+    await eventually(up)
+    cluster.kubelet.lets_go = lambda pod: False
+    await set_image(cluster, "StatefulSet", "app:2")
+
+    async def ending() -> bool:
+        return any(is_deleting(pod) for pod in await cluster.client.list("v1", "Pod", "t"))
+
+    await eventually(ending)
+    await cluster.client.patch("apps/v1", "StatefulSet", "it", "t", {"metadata": {"labels": {"look": "again"}}})
+    cluster.kubelet.lets_go = lambda pod: True
+    cluster.kubelet.recheck()
+
+    async def renewed() -> bool:
+        pods = await cluster.pods("t")
+        return [spec_of(pod)["containers"][0]["image"] for pod in pods if is_true(pod, "Ready")] == ["app:2"]
+
+    await eventually(renewed)
 
 
 async def test_a_daemonset_is_on_every_node(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from regional.core.spawn import read_state
+from regional.kube.node.layout import ContainerDirectory
 from regional.kube.objects import status_of
 from tests.kube_node.harness import NodeCluster, Warm, ask, eventually, pod, readiness
 
@@ -76,3 +77,21 @@ async def test_a_request_lost_with_the_node_is_asked_again_and_gives_one_process
         assert again != process
         await eventually(lambda: ask(status_of(web)["podIP"]))
         assert cluster.process_of(await cluster.ready("web")) == again
+
+
+async def test_what_ends_while_no_node_is_there_is_no_crash(region_directory: Path, shared_warm: Warm) -> None:
+    """`down` and `up` end and start every pod; a back-off that grew with each would soon keep a region down."""
+    async with NodeCluster(region_directory, shared_warm).running() as cluster:
+        await cluster.client.create(pod("web", "http", "8000", readinessProbe=readiness()))
+        for count in range(5):
+            web = await cluster.ready("web")
+            assert status_of(web)["containerStatuses"][0]["restartCount"] == count
+            container = cluster.root / "pods" / web["metadata"]["uid"] / "containers/main"
+            record = ContainerDirectory(container).load()
+            assert record is not None and record.restarts_in_a_row == 0
+            await cluster.stop_node()
+            process = cluster.process_of(web)
+            process.signal(signal.SIGTERM)
+            await process.wait()
+            cluster.start_node()
+            await cluster.restarted("web", count + 1)

@@ -9,6 +9,7 @@ import pytest
 
 from regional.core.clock import ManualClock
 from regional.core.mounts import mounted
+from regional.kube.node.claims import ClaimDirectories
 from regional.kube.node.environment import ConfigProblem
 from regional.kube.node.layout import NodeDirectory
 from regional.kube.node.mounting import lay_out
@@ -241,3 +242,28 @@ def test_addresses_are_held_across_restarts_and_never_shared(node: NodeDirectory
     node.pod("u1").remove()
     again.release("u1")
     assert again.hold("u9", "team", "x") == first
+
+
+async def test_a_claim_is_mounted_only_while_it_is_bound_and_stays(node: NodeDirectory, tmp_path: Path) -> None:
+    issuer = Issuer()
+    claims = ClaimDirectories(tmp_path)
+    volumes_of_pod = PodVolumes(node.pod("u"), issuer, issuer, ManualClock(), claims)
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+    claim: Obj = {"metadata": {"name": "c"}, "spec": {"volumeName": "pvc-1"}, "status": {"phase": "Pending"}}
+    OBJECTS["PersistentVolumeClaim", "c"] = claim
+    with pytest.raises(VolumeProblem, match='"c" is not bound'):
+        await volumes_of_pod.sync(pod(volume), lookup, {})
+    claim["status"]["phase"] = "Bound"
+    claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    with pytest.raises(VolumeProblem, match='"c" is being deleted'):
+        await volumes_of_pod.sync(pod(volume), lookup, {})
+    del claim["metadata"]["deletionTimestamp"]
+    await volumes_of_pod.sync(pod(volume), lookup, {})
+    target = node.pod("u").volumes / "data"
+    (target / "file").write_text("x")
+    claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    await volumes_of_pod.sync(pod(volume), lookup, {})
+    assert (claims.path_of("pvc-1") / "file").read_text() == "x"
+    claims.remove("pvc-1")
+    assert not claims.path_of("pvc-1").exists()
+    claims.remove("pvc-1")

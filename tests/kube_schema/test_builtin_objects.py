@@ -418,3 +418,14 @@ def test_a_role_ref_is_fixed() -> None:
     assert refusals(kind, new, old) == [
         'roleRef: Invalid value: {"apiGroup":"g","kind":"Role","name":"other"}: cannot change roleRef'
     ]
+
+
+def test_a_statefulsets_pods_may_mount_what_its_claim_templates_bring() -> None:
+    kind = builtin("apps/v1", "StatefulSet")
+    made = deployment(serviceName="w", volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}])
+    made |= {"kind": "StatefulSet"}
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    assert not [text for text in refusals(kind, created(kind, copy.deepcopy(made))) if "volumeMounts" in text]
+    container["volumeMounts"] = [{"name": "other", "mountPath": "/data"}]
+    assert [text for text in refusals(kind, created(kind, made)) if "volumeMounts" in text]

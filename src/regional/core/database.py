@@ -22,8 +22,13 @@ from regional.core.role import Backoff, Dependency
 log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 15.0  # for a peer that vanished without closing its side
+# A process that stands still in the middle of a transaction must not keep others from its locks for ever.
+_LIMITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "15s"}
 _FILES = {"host": "db.host", "port": "db.port", "database": "db.name", "user": "db.user", "password": "db.password"}
-_FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, ValueError)
+_FAILURES = (
+    *(OSError, TimeoutError, ValueError),
+    *(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError),
+)
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -70,6 +75,7 @@ class Database:
     async def keep_connected(self) -> None:
         backoff = Backoff()
         while True:
+            still_wanted()
             try:
                 credentials = read_credentials(self._directory)
                 guard = await asyncpg.connect(**msgspec.to_builtins(credentials), **self._options)
@@ -79,8 +85,10 @@ class Database:
                 continue
             backoff.reset()
             try:
+                settings = self._options["server_settings"] | _LIMITS
                 self.pool = await asyncpg.create_pool(
-                    **msgspec.to_builtins(credentials), **self._options, min_size=0, max_size=8
+                    **msgspec.to_builtins(credentials),
+                    **self._options | {"server_settings": settings, "min_size": 0, "max_size": 8, "reset": _as_it_is},
                 )
                 self.dependency.up(f"database {credentials.database}")
                 self.dependency.down(await _until_lost(guard))
@@ -107,6 +115,75 @@ class Database:
                 return
             finally:
                 connection.terminate()
+
+    async def keep_session(self, work: Callable[[asyncpg.Connection], Coroutine[Any, Any, None]]) -> None:
+        """A connection of its own for work that needs one (LISTEN, locks of a session); both start again when lost."""
+        backoff = Backoff()
+        said = ""
+        while True:
+            still_wanted()
+            connection = None
+            started = asyncio.get_running_loop().time()
+            try:
+                credentials = read_credentials(self._directory)
+                connection = await asyncpg.connect(**msgspec.to_builtins(credentials), **self._options)
+                await work(connection)
+                return
+            except _FAILURES as error:
+                if connection is not None:  # a failure to connect is told by keep_connected
+                    if isinstance(error, ValueError):  # a value that no column takes: our own fault, and no outage
+                        raise
+                    if said != _why(error):
+                        log.warning("database session ended", extra={"reason": _why(error)})
+                    said = _why(error)
+            finally:
+                if connection is not None:
+                    connection.terminate()
+            if asyncio.get_running_loop().time() - started > PROBE_SECONDS:
+                backoff.reset()
+                said = ""
+            await backoff.pause()
+
+
+def still_wanted() -> None:
+    """For loops that bear with failures: a cancellation that comes while a connection fails may be replaced by that
+    failure. Raises it again."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def _as_it_is(_: asyncpg.Connection) -> None:
+    """Users of the pool change nothing of a session, so giving a connection back costs no round trip. (An open
+    transaction is rolled back all the same.)"""
+
+
+class Bell:
+    """Rings when one of the channels is notified, and when the connection is lost."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+        self._rung = asyncio.Event()
+        connection.add_termination_listener(lambda _: self._rung.set())
+
+    async def listen(self, *channels: str) -> None:
+        for channel in channels:
+            await self._connection.add_listener(channel, lambda *_: self._rung.set())
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """False if nothing rang in that time. Raises ConnectionError when there is nothing more to wait for."""
+        # Not wait_for: on Python 3.11 it loses a cancellation that comes together with the bell.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        rang = self._rung.is_set()
+        self._rung.clear()
+        if self._connection.is_closed():
+            raise ConnectionError("the server closed the connection")
+        return rang
 
 
 async def _until_lost(guard: asyncpg.Connection) -> str:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+from regional.core.problems import UserError
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """What `write_json` wrote. Raises FileNotFoundError, or UserError if somebody else has been at the file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.DecodeError as error:
+        raise UserError(
+            f"{path} is damaged: {error}", "restore it from a copy, or start afresh with `regionctl down --purge`"
+        ) from None
 
 
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o600) -> None:

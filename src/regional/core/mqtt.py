@@ -2,14 +2,20 @@
 
 awscrt reconnects by itself, but it neither re-subscribes nor fails a call whose reason code is an error, so both are
 done here. Its callbacks come on its own thread and are handed to the role's loop. The broker's address is looked up in
-the pod's hosts file; a name that is not there goes to awscrt as it is, because AWS IoT needs it for SNI.
+the pod's hosts file; a name that is not there goes to awscrt as it is, because AWS IoT needs it for SNI. When a
+mounted certificate or the configuration changes, the session is made anew with what is there now.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import logging
-from collections.abc import Callable, Sequence
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,21 @@ from regional.core.role import Backoff, Dependency
 log = logging.getLogger(__name__)
 
 Receive = Callable[[mqtt5.PublishPacket], None]
+
+NO_SUBSCRIBERS = 0x10
+_REFUSED = 0x80
+_UNKNOWN_REFUSAL = 0xFF  # awscrt knows no name for some codes, such as Mosquitto's 0x95 (packet too large)
+_ACK_SECONDS = 10
+_CHANGE_SECONDS = 10.0
+_REFUSED_SECONDS = 5.0
+
+
+class NotPublished(Exception):
+    """The broker did not take a message: it is away, or it refused (`code` is the PUBACK's reason, else 0)."""
+
+    def __init__(self, reason: str, code: int = 0) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Topics(msgspec.Struct, frozen=True, rename="camel"):
@@ -75,7 +96,8 @@ def common_name(certificate_pem: bytes) -> str:
 class Broker:
     """`topics(config)` says what to subscribe to; `receive` is called on the role's loop.
 
-    The client id is the certificate's name. With `replica` (a pod's name) it is that name and the replica's, because
+    `ready` is called after each successful subscribing: nothing was received since the session before ended. The
+    client id is the certificate's name. With `replica` (a pod's name) it is that name and the replica's, because
     two sessions with one id throw each other out.
     """
 
@@ -86,41 +108,101 @@ class Broker:
         receive: Receive,
         *,
         replica: str = "",
+        ready: Callable[[], None] = lambda: None,
+        dependency: Dependency | None = None,
     ) -> None:
         self._config_file = config_file
         self._replica = replica
         self._topics = topics
         self._receive = receive
+        self._ready = ready
         self._stopped = asyncio.Event()
         self._ending = False
-        self.dependency = Dependency("broker")
+        self._session = 0
+        self.dependency = dependency or Dependency("broker")
         self.client: mqtt5.Client | None = None
+        self.config: BrokerConfig | None = None
+        """What the session was made with; None before the first."""
+
+    @property
+    def connected(self) -> bool:
+        return not self.dependency.reason
 
     async def keep_connected(self) -> None:
         self._loop = asyncio.get_running_loop()
-        config, options = await self._prepared()
-        self._config = config
-        self.client = mqtt5.Client(options)
-        self.client.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self._ending = True
-            self.client.stop(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.NORMAL_DISCONNECTION))
+        while True:
+            config, options, made_from = await self._prepared()
+            self.config = self._config = config
+            self._ending = False
+            self._stopped.clear()
+            self.client = mqtt5.Client(options)
+            self.client.start()
             try:
-                await asyncio.wait_for(self._stopped.wait(), 0.5)
-            except TimeoutError:
-                log.warning("the broker session did not end in time")
+                await self._until_changed(config, made_from)
+                log.info("the broker's configuration or certificate has changed; connecting anew")
+            finally:
+                await self._end(self.client)
 
-    async def _prepared(self) -> tuple[BrokerConfig, mqtt5.ClientOptions]:
+    async def _end(self, client: mqtt5.Client) -> None:
+        self._ending = True
+        client.stop(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.NORMAL_DISCONNECTION))
+        try:
+            await asyncio.wait_for(self._stopped.wait(), 0.5)
+        except TimeoutError:
+            log.warning("the broker session did not end in time")
+
+    async def publish(
+        self, topic: str, payload: bytes, properties: Iterable[tuple[str, str]] = (), content_type: str = ""
+    ) -> int:
+        """Once the broker has it (QoS 1): 0, or NO_SUBSCRIBERS if nobody listens. Raises NotPublished.
+
+        awscrt's future of a refused publish resolves like any other: only the reason code tells.
+        """
+        if self.client is None or self._ending:
+            raise NotPublished("no session with the broker")
+        packet = mqtt5.PublishPacket(
+            topic=topic,
+            payload=payload,
+            qos=mqtt5.QoS.AT_LEAST_ONCE,
+            content_type=content_type or None,
+            user_properties=[mqtt5.UserProperty(name, value) for name, value in properties],
+        )
+        settled: asyncio.Future[mqtt5.PublishCompletionData] = self._loop.create_future()
+        future = self.client.publish(packet)
+        future.add_done_callback(lambda done: self._hand_over(_settle, settled, done))
+        try:
+            puback = (await settled).puback
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise NotPublished(str(error) or type(error).__name__) from None
+        code = _UNKNOWN_REFUSAL if puback.reason_code is None else int(puback.reason_code)
+        if code >= _REFUSED:
+            said = f": {puback.reason_string}" if puback.reason_string else ""
+            raise NotPublished(f"the broker refused a message for {topic} ({puback.reason_code!r}){said}", code)
+        return code
+
+    async def _prepared(self) -> tuple[BrokerConfig, mqtt5.ClientOptions, str]:
         backoff = Backoff()
         while True:
             try:
                 config = read_config(self._config_file)
-                return config, self._options(config)
+                made_from = self._digest(config)
+                return config, self._options(config), made_from
             except (OSError, ValueError) as error:
                 self.dependency.down(str(error))
                 await backoff.pause()
+
+    def _digest(self, config: BrokerConfig) -> str:
+        files = (self._config_file, config.ca_file, config.client_cert_file, config.client_key_file)
+        return hashlib.sha256(b"\0".join(mounted(file).read_bytes() for file in files)).hexdigest()
+
+    async def _until_changed(self, config: BrokerConfig, made_from: str) -> None:
+        while True:
+            await asyncio.sleep(_CHANGE_SECONDS)
+            with contextlib.suppress(OSError):  # in the middle of being replaced
+                if self._digest(config) != made_from:
+                    return
 
     def _options(self, config: BrokerConfig) -> mqtt5.ClientOptions:
         certificate = mounted(config.client_cert_file).read_bytes()
@@ -138,9 +220,10 @@ class Broker:
             min_reconnect_delay_ms=100,
             max_reconnect_delay_ms=2000,
             min_connected_time_to_reset_reconnect_delay_ms=1000,
+            ack_timeout_sec=_ACK_SECONDS,
             disable_metrics=True,
             on_publish_callback_fn=lambda data: self._hand_over(self._receive, data.publish_packet),
-            on_lifecycle_event_connection_success_fn=lambda _: self._hand_over(self._subscribe),
+            on_lifecycle_event_connection_success_fn=lambda _: self._hand_over(self._connected),
             on_lifecycle_event_connection_failure_fn=lambda data: self._hand_over(self._lost, data.exception),
             on_lifecycle_event_disconnection_fn=lambda data: self._hand_over(self._lost, data.exception),
             on_lifecycle_event_stopped_fn=lambda _: self._hand_over(self._stopped.set),
@@ -162,18 +245,26 @@ class Broker:
         if not self._ending:
             self.dependency.down(f"{self._config.broker_host}: {reason or 'disconnected'}")
 
-    def _subscribe(self) -> None:
+    def _connected(self) -> None:
+        self._session += 1
+        _send_at_once(self._config.port)
+        self._subscribe(self._session)
+
+    def _subscribe(self, session: int) -> None:
+        if session != self._session or self._ending:
+            return  # a newer connection subscribes for itself
         topics = list(self._topics(self._config))
         packet = mqtt5.SubscribePacket(
             subscriptions=[mqtt5.Subscription(topic, qos=mqtt5.QoS.AT_LEAST_ONCE) for topic in topics]
         )
         assert self.client is not None
         future = self.client.subscribe(packet)
-        future.add_done_callback(lambda done: self._hand_over(self._subscribed, topics, done))
+        future.add_done_callback(lambda done: self._hand_over(self._subscribed, session, topics, done))
 
-    def _subscribed(self, topics: list[str], done: Any) -> None:
+    def _subscribed(self, session: int, topics: list[str], done: Any) -> None:
         if error := done.exception():
             self.dependency.down(f"subscribing: {error}")
+            self._loop.call_later(1.0, self._subscribe, session)
             return
         refused = [
             f"{topic} ({code!r})"
@@ -182,5 +273,32 @@ class Broker:
         ]
         if refused:
             self.dependency.down(f"the broker refused {', '.join(refused)}")
+            self._loop.call_later(_REFUSED_SECONDS, self._subscribe, session)  # its rules may change
         else:
             self.dependency.up(f"broker {self._config.broker_host}, topics {', '.join(topics)}")
+            self._ready()
+
+
+def _send_at_once(port: int) -> None:
+    """Nagle's algorithm off for our connections to this port.
+
+    awscrt leaves it on and has no option for it. An acknowledgement followed by a message then waits for the peer's
+    delayed ACK: 40 ms for each status that answers a spec.
+    """
+    for entry in Path("/dev/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile, or without a peer
+            descriptor = int(entry.name)
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(descriptor)) as found:
+                if found.family in (socket.AF_INET, socket.AF_INET6) and found.getpeername()[1] == port:
+                    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _settle(settled: asyncio.Future[Any], done: Any) -> None:
+    if settled.done():  # whoever waited has given up
+        return
+    if error := done.exception():
+        settled.set_exception(error)
+    else:
+        settled.set_result(done.result())

@@ -7,7 +7,12 @@ address book). Sockets have their own short directory because a Unix socket path
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+from regional.core.problems import UserError
+
+_REGION_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def home() -> Path:
@@ -29,6 +34,18 @@ def runtime() -> Path:
     return Path(f"/tmp/regional-{os.getuid()}")
 
 
+def own_runtime() -> Path:
+    """The runtime directory, made if need be. Nobody else may write there: whoever could would hold our sockets."""
+    directory = runtime()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise UserError(
+            f"others may write to {directory}", "set REGIONAL_RUNTIME to a directory that only you may change"
+        )
+    return directory
+
+
 def checkout() -> Path:
     """The project's own folder (an editable install): charts, tekton/, deploy/ and .tools live there."""
     if value := os.environ.get("REGIONAL_CHECKOUT"):
@@ -47,6 +64,11 @@ class RegionPaths:
     """The rooms of one region's data. Pods may only ever see `nodes/<cluster>/pods/<uid>` and `git`."""
 
     def __init__(self, region: str, base: Path | None = None) -> None:
+        """Raises UserError for a name that could lead anywhere else: `down --purge` removes what is found here."""
+        if not _REGION_NAME.fullmatch(region):
+            raise UserError(
+                f"{region!r} is not a name of a region", "a name has lower-case letters, digits and dashes, at most 63"
+            )
         self.region = region
         self.root = (base or home()) / "regions" / region
 

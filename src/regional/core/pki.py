@@ -78,6 +78,12 @@ def issue(
     return KeyPair(builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(), pem)
 
 
+def belong_together(pair: KeyPair) -> bool:
+    """Whether the key is the certificate's: the two are files, and whoever writes them may be killed between them."""
+    key = serialization.load_pem_private_key(pair.key.encode(), None)
+    return key.public_key() == x509.load_pem_x509_certificate(pair.certificate.encode()).public_key()
+
+
 def _builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:

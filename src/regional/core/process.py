@@ -89,6 +89,15 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """By a signal or a debugger: it lives, and does nothing."""
+    try:
+        raw = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return raw[raw.rindex(b")") + 2 :].split(maxsplit=1)[0] in (b"T", b"t")
+
+
 def proportional_memory(pid: int) -> int:
     """Proportional set size in bytes; 0 if the process is gone or not ours."""
     try:

@@ -63,7 +63,8 @@ async def serving(
 def _bind(host: str, port: int) -> Any:
     import socket
 
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named: asyncio turns Nagle's algorithm off only for sockets that say that they are TCP.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))

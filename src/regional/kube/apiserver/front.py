@@ -41,16 +41,19 @@ def tls_context(pki: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(pki / "apiserver.crt", pki / "apiserver.key")
-    context.load_verify_locations(pki / "ca.crt")
+    # Clients may be trusted through other authorities than the one behind our own certificate (hosted clusters).
+    clients = pki / "client-ca.crt"
+    context.load_verify_locations(clients if clients.exists() else pki / "ca.crt")
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
 @contextlib.asynccontextmanager
-async def listening(server: ApiServer, pki: Path) -> AsyncIterator[uvicorn.Server]:
+async def listening(server: ApiServer, pki: Path, address: str = "") -> AsyncIterator[uvicorn.Server]:
+    """`address` is where to listen, if that is not the address the server tells its clients."""
     async with serving(
         application(server),
-        server.address,
+        address or server.address,
         server.port,
         tls=tls_context(pki),
         http=CertificateProtocol,

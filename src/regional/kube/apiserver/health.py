@@ -5,9 +5,9 @@ from __future__ import annotations
 from regional.kube.messages import Request, Response, text_response
 
 
-def health(path: str, request: Request, ready: bool) -> Response:
+def health(path: str, request: Request, ready: bool, writable: bool) -> Response:
     kind = path.split("/")[1]
-    checks = {"ping": True, "etcd": True}
+    checks = {"ping": True, "etcd": writable}
     if kind == "readyz":
         checks["poststarthook/bootstrap"] = ready
     single = path.split("/", 2)[2] if path.count("/") > 1 else ""

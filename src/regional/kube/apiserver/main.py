@@ -1,17 +1,21 @@
-"""Role `kube-api`: one cluster's API and controllers in one process."""
+"""Role `kube-api`: one cluster's API and controllers in one process.
+
+A region's own clusters run it as a service of the machine; a hosted cluster runs it as a pod of its Management Cluster,
+with its data on a claim and its certificates in mounted Secrets.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from regional.core.logs import setup_logging
 from regional.core.loop import run
+from regional.core.mounts import mounted
 from regional.core.problems import UserError
 from regional.core.settings import load
 from regional.core.web import stop_event
@@ -27,8 +31,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     pki: str
     address: str = "127.0.0.1"
     port: int = 6443
+    advertise_address: str = ""  # what clients are told, if that is not where it listens (a pod behind a Service)
     service_cidr: str = "127.64.1.0/24"
-    controllers: bool = True
+    service_account_issuer: str = ""
+    controllers: str = "all"  # or `none`, or names with commas; garbage and namespace run in any case but `none`
     log_level: str = "info"
 
 
@@ -41,19 +47,20 @@ def main(argv: list[str]) -> int:
 
 async def serve(settings: Settings) -> int:
     stop = stop_event()
-    pki = Path(settings.pki)
+    pki = mounted(settings.pki)
     server = ApiServer(
-        Path(settings.data),
+        mounted(settings.data),
         pki,
         service_cidr=settings.service_cidr,
-        address=settings.address,
+        address=settings.advertise_address or settings.address,
         port=settings.port,
+        issuer=settings.service_account_issuer,
     )
     await server.start()
     try:
         async with contextlib.AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(listening(server, pki))
+                await stack.enter_async_context(listening(server, pki, settings.address))
             except OSError as error:
                 place = f"{settings.address}:{settings.port}"
                 raise UserError(
@@ -71,7 +78,7 @@ async def serve(settings: Settings) -> int:
 
 async def _until_stopped(stop: asyncio.Event, server: ApiServer, settings: Settings) -> None:
     waiting: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
-    if settings.controllers:
+    if settings.controllers != "none":
         waiting.append(asyncio.create_task(_controllers(server, settings), name="controllers"))
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -90,4 +97,10 @@ async def _controllers(server: ApiServer, settings: Settings) -> None:
     from regional.kube.controllers.settings import ControllerSettings
 
     client = Client(LocalTransport(server.handle), user_agent="kube-controller-manager")
-    await run_all(client, ControllerSettings(root_ca=(Path(settings.pki) / "ca.crt").read_text()))
+    await run_all(
+        client,
+        ControllerSettings(
+            root_ca=(mounted(settings.pki) / "ca.crt").read_text(),
+            controllers=() if settings.controllers == "all" else tuple(settings.controllers.split(",")),
+        ),
+    )

@@ -42,7 +42,7 @@ from regional.kube.apiserver.reviews import Reviews
 from regional.kube.apiserver.routing import Target, path_verb, resource_target
 from regional.kube.apiserver.scaling import Scaler
 from regional.kube.apiserver.store import Store
-from regional.kube.apiserver.tokens import TokenIssuer
+from regional.kube.apiserver.tokens import ISSUER, TokenIssuer
 from regional.kube.apiserver.watching import Watcher
 from regional.kube.apiserver.writes import Writer
 from regional.kube.messages import Request, Response, User, text_response
@@ -63,6 +63,7 @@ class ApiServer:
         service_cidr: str,
         address: str = "127.0.0.1",
         port: int = 6443,
+        issuer: str = "",
         clock: Clock | None = None,
     ) -> None:
         clock = clock or SystemClock()
@@ -71,7 +72,7 @@ class ApiServer:
         self.store = Store(data / "kube.db", self.catalogue.selectable)
         self.catalogue.attach(self.store)
         self.authorizer = Authorizer(self.store)
-        self.tokens = TokenIssuer(pki / "sa.key", self._uid_of, clock)
+        self.tokens = TokenIssuer(pki / "sa.key", self._uid_of, clock, issuer or ISSUER)
         self.addresses = ServiceAddresses(self.store, service_cidr)
         self._discovery = Discovery(self.catalogue, f"{address}:{port}")
         renderer = Renderer(self.catalogue, clock)
@@ -195,7 +196,7 @@ class ApiServer:
             raise method_not_allowed()
         path = request.path.rstrip("/")
         if path.split("/")[1:2] in (["healthz"], ["livez"], ["readyz"]):
-            return health(path, request, self.ready)
+            return health(path, request, self.ready, self.store.writable)
         if path == "":
             return Renderer.answer(200, encode({"paths": self._paths()}), wanted(request))
         if path == "/.well-known/openid-configuration":

@@ -87,6 +87,7 @@ class Storage:
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._rows_since_trim = 0
+        self.working = True
 
     @staticmethod
     def _open(path: Path) -> sqlite3.Connection:
@@ -161,8 +162,10 @@ class Storage:
                 self._commit(batch)
             except sqlite3.Error as error:
                 log.exception("a batch of writes was refused by the disk", extra={"file": str(self.path)})
+                self.working = False
                 committed(batch, error)
             else:
+                self.working = True
                 committed(batch, None)
             if closing:
                 return

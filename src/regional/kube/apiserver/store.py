@@ -103,6 +103,11 @@ class Store:
         """Flushes what was written; watches must be closed before, on the loop."""
         self._storage.close()
 
+    @property
+    def writable(self) -> bool:
+        """Whether the last batch of writes reached the disk."""
+        return self._storage.working
+
     def observe(self, observer: Callable[[str, Event], None]) -> None:
         """Called in revision order with every event, before watchers see it: for caches that must not lag."""
         self._observers.append(observer)

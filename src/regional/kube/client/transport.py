@@ -83,11 +83,13 @@ class HttpTransport:
         tls: ssl.SSLContext | None = None,
         token: Callable[[], str] | None = None,
         server_name: str | None = None,
+        connections: int = 64,
     ) -> None:
         self._server = server.rstrip("/")
         self._tls: ssl.SSLContext | bool = tls if tls is not None else True
         self._token = token
         self._server_name = server_name
+        self._connections = connections
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -98,7 +100,7 @@ class HttpTransport:
         if self._session is None or self._session.closed:
             # ThreadedResolver asks the loop, and the loop of a pod knows the cluster's names (core.loop).
             connector = aiohttp.TCPConnector(
-                limit=64, keepalive_timeout=30, ssl=self._tls, resolver=aiohttp.ThreadedResolver()
+                limit=self._connections, keepalive_timeout=30, ssl=self._tls, resolver=aiohttp.ThreadedResolver()
             )
             self._session = aiohttp.ClientSession(
                 connector=connector, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()

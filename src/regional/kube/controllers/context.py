@@ -13,7 +13,7 @@ from regional.core.reconcile import WorkQueue, run_workers
 from regional.kube.client import ApiError, ApiUnreachable, Client, Informer, Resource, without_managed_fields
 from regional.kube.controllers.events import EventRecorder
 from regional.kube.controllers.settings import ControllerSettings
-from regional.kube.objects import Key, Obj, is_deleting, metadata_of, owner_of, revision_of, uid_of
+from regional.kube.objects import Key, Obj, is_deleting, metadata_of, owner_of, uid_of
 
 log = logging.getLogger(__name__)
 CONFLICT_SECONDS = 0.02
@@ -123,9 +123,7 @@ class Context:
             # Gone already, or another object has the name now: either way not this one.
             informer.observe_deleted(child)
             return
-        cached = informer.get(metadata.get("namespace", ""), metadata["name"])
-        known = revision_of(cached) if cached is not None else 0
-        if answer.get("kind") != "Status" and is_deleting(answer) and revision_of(answer) > known:
+        if _stays(answer):
             informer.observe(answer)
         else:
             informer.observe_deleted(child)
@@ -191,3 +189,14 @@ def is_namespace_ending(error: ApiError) -> bool:
     """Nothing can be made in a namespace that is being removed, and nothing needs to be."""
     causes = (error.body.get("details") or {}).get("causes") or []
     return error.status == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+
+def _stays(answer: Obj) -> bool:
+    """Whether a deleted object is only marked: somebody has to finish with it, or its node to end its processes.
+
+    Not told by revisions: the watch may have brought the mark before the answer to the delete came.
+    """
+    if answer.get("kind") == "Status" or not is_deleting(answer):
+        return False
+    metadata = metadata_of(answer)
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))

@@ -24,8 +24,32 @@ from regional.kube.controllers.replicaset import ReplicaSetController
 from regional.kube.controllers.scheduler import Scheduler
 from regional.kube.controllers.settings import ControllerSettings
 from regional.kube.controllers.statefulset import StatefulSetController
+from regional.kube.controllers.volumes import VolumeController
 
 log = logging.getLogger(__name__)
+
+CONTROLLERS: tuple[type[Controller], ...] = (
+    AccountsController,
+    Scheduler,
+    ReplicaSetController,
+    DeploymentController,
+    EndpointsController,
+    StatefulSetController,
+    DaemonSetController,
+    JobController,
+    VolumeController,
+    NodeController,
+    AggregationController,
+)
+
+
+def _chosen(context: Context) -> list[Controller]:
+    """By the names in the settings; a controller that is not made has no informers either."""
+    wanted = context.settings.controllers
+    chosen: list[Controller] = [make(context) for make in CONTROLLERS if not wanted or make.name in wanted]
+    # The end of a namespace is seen through the garbage collector's eyes, so the two come together.
+    garbage = GarbageCollector(context)
+    return [*chosen, NamespaceController(context, garbage), garbage]
 
 
 async def run_all(
@@ -40,21 +64,7 @@ async def run_all(
     informers = Informers(client, clock)
     recorder = EventRecorder(client, clock)
     context = Context(client, settings, informers, recorder, clock)
-    garbage = GarbageCollector(context)
-    controllers: list[Controller] = [
-        AccountsController(context),
-        Scheduler(context),
-        ReplicaSetController(context),
-        DeploymentController(context),
-        EndpointsController(context),
-        StatefulSetController(context),
-        DaemonSetController(context),
-        JobController(context),
-        NodeController(context),
-        NamespaceController(context, garbage),
-        garbage,
-        AggregationController(context),
-    ]
+    controllers = _chosen(context)
     tasks: list[asyncio.Task[None]] = []
     try:
         await informers.start()

@@ -14,3 +14,5 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     resync_seconds: float = 120.0
     """The scan behind all notifications."""
     scheduler_name: str = "default-scheduler"
+    controllers: tuple[str, ...] = ()
+    """Names of those to run besides garbage and namespace, which always run; empty means all."""

@@ -100,6 +100,9 @@ class Container:
         process = read_state(self.directory.state(self.record.attempt))
         if process is not None:
             self.adopted = process.alive()
+            if not self.adopted:  # the region was down, or its machine was off: that is no crash of the container
+                self.record.restarts_in_a_row = 0
+                self.record.unwatched_end = True
             self._follow(process, seen_alive=self.adopted)
 
     async def start(self, launch: Launch, *, title: str) -> None:
@@ -116,7 +119,9 @@ class Container:
                 digest_of(self.spec),
                 previous.attempt + 1,
                 last=previous.ended,
-                restarts_in_a_row=0 if ran_long(previous.ended) else previous.restarts_in_a_row + 1,
+                restarts_in_a_row=0
+                if previous.unwatched_end or ran_long(previous.ended)
+                else previous.restarts_in_a_row + 1,
             )
         self.record.asked = rfc3339(self._clock.now())
         attempt = self.record.attempt

@@ -11,9 +11,10 @@ import msgspec
 from regional.core.clock import Clock
 from regional.kube.client import Client, Informer, without_managed_fields
 from regional.kube.controllers.events import EventRecorder
+from regional.kube.node.claims import ClaimDirectories
 from regional.kube.node.environment import Lookup
-from regional.kube.node.hosts import hosts_file
-from regional.kube.node.layout import NodeDirectory
+from regional.kube.node.hosts import hosts_file, service_hosts
+from regional.kube.node.layout import NodeDirectory, write_whole
 from regional.kube.node.pod_addresses import PodAddresses
 from regional.kube.node.sweeping import Sweeper
 from regional.kube.node.volumes import SecretsStore, Tokens
@@ -52,6 +53,13 @@ class Cluster:
         self.services = Informer(client, "v1", "Service", keep=keep)
         self.config_maps = Informer(client, "v1", "ConfigMap", keep=keep)
         self.secrets = Informer(client, "v1", "Secret", keep=keep)
+        self.claims = Informer(client, "v1", "PersistentVolumeClaim", keep=keep)
+        self.volumes = Informer(client, "v1", "PersistentVolume", keep=keep)
+        self._sources = {
+            "ConfigMap": self.config_maps,
+            "Secret": self.secrets,
+            "PersistentVolumeClaim": self.claims,
+        }
         # Slices of Services with a selector are not read: the proxy selects pods itself (a real API server refuses
         # loopback addresses in slices, so there would be none).
         self.slices = Informer(
@@ -64,7 +72,12 @@ class Cluster:
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        return (self.pods, self.services, self.config_maps, self.secrets, self.slices)
+        return (self.pods, self.services, *self.sources, self.volumes, self.slices)
+
+    @property
+    def sources(self) -> tuple[Informer, ...]:
+        """What pods are made of, besides themselves."""
+        return tuple(self._sources.values())
 
     async def start(self) -> None:
         for informer in self.informers:
@@ -75,11 +88,11 @@ class Cluster:
         await asyncio.gather(*(informer.stop() for informer in self.informers))
 
     async def lookup_for(self, namespace: str, wanted: Iterable[tuple[str, str]]) -> Lookup:
-        """ConfigMaps and Secrets by (kind, name). What the cache lacks is asked for: it may only be a moment behind."""
+        """ConfigMaps, Secrets and claims by (kind, name). What the cache lacks is asked for: it may lag."""
         found: dict[tuple[str, str], Obj] = {}
         for kind, name in wanted:
-            cache = self.config_maps if kind == "ConfigMap" else self.secrets
-            obj = cache.get(namespace, name) or await self._client.get_or_none("v1", kind, name, namespace)
+            cached = self._sources[kind].get(namespace, name)
+            obj = cached or await self._client.get_or_none("v1", kind, name, namespace)
             if obj is not None:
                 found[kind, name] = obj
         return lambda kind, name: found.get((kind, name))
@@ -113,7 +126,9 @@ class NodeContext:
         self.directory.prepare()
         self.addresses = PodAddresses(settings.pod_cidr, self.directory)
         self.sweeper = Sweeper()
+        self.claims = ClaimDirectories(Path(settings.root))
         self._events = events
+        self._own_hosts = ""
 
     @property
     def spawner(self) -> Path:
@@ -121,6 +136,13 @@ class NodeContext:
 
     def hosts_for(self, pod: Obj, address: str) -> str:
         return hosts_file(pod, address, self.cluster.services, self.cluster.pods)
+
+    def write_own_hosts(self) -> None:
+        """The Services' names for what stands beside the cluster, as a VPC's private zone has its load balancers'."""
+        text = service_hosts(self.cluster.services)
+        if text != self._own_hosts:
+            write_whole(self.directory.hosts, text.encode(), 0o644)
+            self._own_hosts = text
 
     def tell(self, about: Obj, reason: str, message: str) -> None:
         self._events.normal(COMPONENT, about, reason, message)

@@ -18,6 +18,16 @@ def service_names(name: str, namespace: str, seen_from: str) -> list[str]:
     return [name, *names] if namespace == seen_from else names
 
 
+def service_hosts(services: Iterable[Obj]) -> str:
+    """Every Service that has an address, for processes that are no pods."""
+    lines = [
+        f"{address} {' '.join(service_names(name_of(service), namespace_of(service), ''))}"
+        for service in sorted(services, key=lambda s: (namespace_of(s), name_of(s)))
+        if (address := spec_of(service).get("clusterIP")) and address != "None"
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def hosts_file(pod: Obj, address: str, services: Iterable[Obj], pods: Iterable[Obj]) -> str:
     spec, namespace = spec_of(pod), namespace_of(pod)
     hostname = spec.get("hostname") or name_of(pod)

@@ -1,5 +1,6 @@
 """The node's own files, by which a restarted node process knows again what runs and why.
 
+    <root>/hosts                                     names of Services, for what is no pod
     <root>/pods/<uid>/pod.json                       who it is and which address it holds
                      /hosts                          its names
                      /volumes/<volume>/              what is mounted
@@ -53,6 +54,7 @@ class ContainerRecord(msgspec.Struct):
     ended: Termination | None = None
     last: Termination | None = None
     restarts_in_a_row: int = 0  # without a long run in between: decides the back-off
+    unwatched_end: bool = False  # it ended while no node was there to see why
 
 
 class ContainerDirectory:
@@ -124,6 +126,7 @@ class PodDirectory:
 class NodeDirectory:
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.hosts = root / "hosts"
         self._pods = root / "pods"
 
     def prepare(self) -> None:

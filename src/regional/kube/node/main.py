@@ -25,6 +25,7 @@ from regional.core.settings import load
 from regional.core.web import stop_event
 from regional.kube.client import Client
 from regional.kube.controllers.events import EventRecorder
+from regional.kube.node.claims import VolumeRemover
 from regional.kube.node.context import Cluster, NodeContext, NodeSettings
 from regional.kube.node.endpoints import Backend
 from regional.kube.node.kubelet import Kubelet
@@ -62,7 +63,9 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> in
                 if await _first(cluster.start(), stop):
                     return 0
                 proxy = ServiceProxy(node, api_address(settings.kubeconfig))
-                async with _background(proxy.run(), pods.run(), kubelet.keep_logs_small()), kubelet.listening():
+                remover = VolumeRemover(client, cluster.volumes, node.claims)
+                parts = (proxy.run(), pods.run(), kubelet.keep_logs_small(), remover.run())
+                async with _background(*parts), kubelet.listening():
                     log.info("node is up", extra={"node": settings.node_name, "address": settings.address})
                     await stop.wait()
         except OSError as error:

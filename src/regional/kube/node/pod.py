@@ -55,7 +55,7 @@ class PodWorker:
         self.main: list[Container] = []
         self._node = node
         self._directory = node.directory.pod(self.uid)
-        self._volumes = PodVolumes(self._directory, node.tokens, node.store, node.clock)
+        self._volumes = PodVolumes(self._directory, node.tokens, node.store, node.clock, node.claims)
         self._prober = Prober(node, self.wake)
         self._wake = asyncio.Event()
         self.address = ""

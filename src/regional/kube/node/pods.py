@@ -33,10 +33,11 @@ class Pods:
         orphans = [directory for directory in self._node.directory.pods() if directory.uid not in bound]
         cluster.pods.add_listener(self._pod_changed)
         cluster.services.add_handler(lambda _kind, _obj: self._names_changed())
-        for informer in (cluster.config_maps, cluster.secrets):
+        for informer in cluster.sources:
             informer.add_handler(self._source_changed)
         for pod in cluster.pods:
             self._pod_changed("ADDED", pod, None)
+        self._names_changed()  # what was renamed while no node process was there to see it
         try:
             await asyncio.gather(*(self._remove_orphan(directory) for directory in orphans))
             await asyncio.Event().wait()
@@ -107,6 +108,8 @@ class Pods:
 
     def _rewrite_hosts(self) -> None:
         self._hosts_due = None
+        with contextlib.suppress(OSError):
+            self._node.write_own_hosts()
         for worker in self._workers.values():
             if worker.address:
                 with contextlib.suppress(OSError):

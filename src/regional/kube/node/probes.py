@@ -1,7 +1,7 @@
 """Probes: is it up, is it ready, is it alive.
 
 One task per probe that sleeps between looks. Until the first success a container is looked at far more often than its
-period says (from 25 ms, growing): that only makes a pod ready sooner, never less ready. Failures count at the period's
+period says (from 20 ms, growing): that only makes a pod ready sooner, never less ready. Failures count at the period's
 own pace. An HTTP probe is one short connection that reads a status line: probes are most of an idle node's work.
 """
 
@@ -20,7 +20,7 @@ from regional.kube.objects import Obj
 
 Kind = Literal["Startup", "Liveness", "Readiness"]
 Exec = Callable[[list[str], float], Awaitable[tuple[int, str]]]
-_FIRST_LOOK, _GROWTH, _EAGER_SECONDS = 0.025, 1.5, 60.0
+_FIRST_LOOK, _GROWTH, _EAGER_SECONDS = 0.02, 1.25, 60.0
 
 
 class Outcome(msgspec.Struct, frozen=True):

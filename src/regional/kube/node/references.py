@@ -1,4 +1,4 @@
-"""Which ConfigMaps and Secrets a pod uses: what to fetch before it starts, and whom to wake when one changes."""
+"""Which ConfigMaps, Secrets and claims a pod uses: what to fetch before it starts, whom to wake when one changes."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def _of_containers(pod: Obj) -> Iterator[tuple[str, str]]:
 def _of_volumes(pod: Obj) -> Iterator[tuple[str, str]]:
     for volume in spec_of(pod).get("volumes") or []:
         yield from _of_source(volume)
+        if "persistentVolumeClaim" in volume:
+            yield "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]
         for source in (volume.get("projected") or {}).get("sources") or []:
             yield from _of_source(source)
 

@@ -1,7 +1,8 @@
 """What is mounted into a pod: each volume of the manifest as a directory, kept up to date while the pod lives.
 
 ConfigMaps, Secrets, the downward API and tokens are files that follow their source; emptyDir is a directory of the
-pod's; the Secrets Store driver's volumes are fetched by `secrets_store`. A host's own paths are not offered: a pod that
+pod's; a claim is a directory of the node's that outlives pods (`claims`); the Secrets Store driver's volumes are
+fetched by `secrets_store`. A host's own paths are not offered: a pod that
 is a process could reach them anyway, and a chart that asks for them would not be portable.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from regional.core.clock import Clock
+from regional.kube.node.claims import ClaimDirectories, ClaimNotBound
 from regional.kube.node.environment import ConfigProblem, Lookup, data_of, field_value, resource_value
 from regional.kube.node.layout import PodDirectory
 from regional.kube.node.volume_files import BadPath, File, write_files
@@ -36,8 +38,16 @@ class SecretsStore(Protocol):
 
 
 class PodVolumes:
-    def __init__(self, directory: PodDirectory, tokens: Tokens, store: SecretsStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        directory: PodDirectory,
+        tokens: Tokens,
+        store: SecretsStore,
+        clock: Clock,
+        claims: ClaimDirectories | None = None,
+    ) -> None:
         self._directory = directory
+        self._claims = claims
         self._tokens = tokens
         self._store = store
         self._clock = clock
@@ -50,7 +60,7 @@ class PodVolumes:
         for volume in spec_of(pod).get("volumes") or []:
             try:
                 await self._sync_volume(pod, volume, lookup, facts, due)
-            except (ConfigProblem, BadPath, VolumeProblem) as error:
+            except (ConfigProblem, BadPath, ClaimNotBound, VolumeProblem) as error:
                 raise VolumeProblem(f'volume "{volume["name"]}": {error}') from error
         return max(1.0, min(due) - self._clock.monotonic()) if due else None
 
@@ -60,6 +70,12 @@ class PodVolumes:
         target = self._directory.volumes / str(volume["name"])
         if "emptyDir" in volume:
             target.mkdir(parents=True, exist_ok=True)
+        elif "persistentVolumeClaim" in volume and self._claims is not None:
+            name = str(volume["persistentVolumeClaim"]["claimName"])
+            claim = lookup("PersistentVolumeClaim", name)
+            if claim is None:
+                raise VolumeProblem(f'persistentvolumeclaim "{name}" not found')
+            self._claims.mount(claim, target)
         elif "csi" in volume:
             await self._sync_csi(pod, volume, due)
         elif "projected" in volume:
@@ -75,8 +91,8 @@ class PodVolumes:
         else:
             kinds = ", ".join(key for key in volume if key != "name") or "no source"
             raise VolumeProblem(
-                f"{kinds} is not offered by this node; it has emptyDir, configMap, secret, projected, downwardAPI "
-                f"and csi {CSI_DRIVER}"
+                f"{kinds} is not offered by this node; it has emptyDir, configMap, secret, projected, downwardAPI, "
+                f"persistentVolumeClaim and csi {CSI_DRIVER}"
             )
 
     async def _projected(

@@ -21,13 +21,15 @@ _UPDATABLE = (
 )
 
 
-def validate_pod_spec(spec: Any, field: str) -> Iterator[FieldError]:
+def validate_pod_spec(spec: Any, field: str, claims: frozenset[str] = frozenset()) -> Iterator[FieldError]:
+    """`claims` are volumes that come to the pod from elsewhere: a StatefulSet's claim templates."""
     if not isinstance(spec, dict):
         yield required(f"{field}.containers")
         return
     volumes: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or ()):
         yield from _volume(volume, volumes, f"{field}.volumes[{index}]")
+    volumes |= claims
     if not spec.get("containers"):
         yield required(f"{field}.containers")
     names: set[str] = set()

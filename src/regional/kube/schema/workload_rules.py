@@ -48,7 +48,8 @@ def _selected_template(spec: Obj, name: str) -> Iterator[FieldError]:
     elif not selects(selector, labels):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     inner = template.get("spec")
-    yield from validate_pod_spec(inner, "spec.template.spec")
+    claims = frozenset((c.get("metadata") or {}).get("name", "") for c in spec.get("volumeClaimTemplates") or ())
+    yield from validate_pod_spec(inner, "spec.template.spec", claims)
     if isinstance(inner, dict) and inner.get("restartPolicy") not in (None, "Always"):
         yield from one_of("spec.template.spec.restartPolicy", inner["restartPolicy"], ("Always",))
 
