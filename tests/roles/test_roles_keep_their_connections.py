@@ -8,6 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
+from regional.clm.migrations import MIGRATIONS
+
 DATABASE = ("--db-sslmode=disable",)
 
 
@@ -38,7 +40,7 @@ async def test_migrating_twice_at_once_leaves_one_schema_and_ends(pod: Any, data
         host=database.address, port=database.port, user="clm", password="s3cret-word", database="clm", ssl="disable"
     )
     try:
-        assert await connection.fetchval("SELECT count(*) FROM schema_migrations") == 0
+        assert await connection.fetchval("SELECT count(*) FROM schema_migrations") == len(MIGRATIONS)
     finally:
         await connection.close()
 
@@ -82,7 +84,7 @@ async def test_platform_api_is_ready_when_it_reaches_clm_by_name(pod: Any, datab
     hosts.write_text(f"{clm.address} clm-api.clm\n")
     await door.until(200)
     assert (await door.get("/api/v0/ready", 8000))[0] == 200
-    assert json.loads((await door.get("/api/v0/clusters", 8000))[1])["code"] == "not-found"
+    assert json.loads((await door.get("/api/v0/clusters", 8000))[1])["code"] == "not-from-gateway"
 
 
 async def test_no_secret_reaches_the_log(pod: Any, database: Any) -> None:
