@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from regional.core.database import Database, Migration
+from regional.clm.migrations import MIGRATIONS as MIGRATIONS
+from regional.core.database import Database
 from regional.core.role import RoleSettings
-
-MIGRATIONS: tuple[Migration, ...] = ()
 
 
 class ClmSettings(RoleSettings, kw_only=True, frozen=True):

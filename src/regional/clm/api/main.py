@@ -1,19 +1,24 @@
-"""`regionctl serve clm-api`: migrates its schema, keeps its database, answers /healthz; no resource yet."""
+"""`regionctl serve clm-api`: migrates its schema, serves resources, and places clusters that wait for a slot."""
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+import logging
+from datetime import UTC, datetime
+from typing import Any
 
+from regional.clm.api.door import Application
+from regional.clm.entities import REGISTRY
+from regional.clm.placement import reservations
 from regional.clm.settings import MIGRATIONS, ClmSettings, database_of
-from regional.core.database import migrate
+from regional.core.database import Bell, migrate
 from regional.core.logs import setup_logging
 from regional.core.loop import run
-from regional.core.problems import Problem
 from regional.core.role import Door, run_role
 from regional.core.settings import load
+
+log = logging.getLogger(__name__)
+
+PLACEMENT_SCAN_SECONDS = 5.0
 
 
 class Settings(ClmSettings, kw_only=True, frozen=True):
@@ -38,18 +43,21 @@ async def serve(settings: Settings) -> None:
     await run_role(
         settings,
         [database.dependency],
-        [database.keep_connected()],
-        doors=[Door(application(), settings.port)],
-        says="no resource is served yet",
+        [database.keep_connected(), database.keep_session(place_those_who_wait)],
+        doors=[Door(Application(database, REGISTRY), settings.port)],
+        says=f"serving {', '.join(entity.plural for entity in REGISTRY.all)}",
     )
 
 
-def application() -> Starlette:
-    async def healthz(_: Request) -> Response:
-        return PlainTextResponse("ok")
-
-    async def not_found(request: Request, _: Exception) -> Response:
-        document = Problem(404, "Not Found", f"there is no {request.url.path}").document()
-        return JSONResponse(document, status_code=404, media_type="application/problem+json")
-
-    return Starlette(routes=[Route("/healthz", healthz)], exception_handlers={404: not_found})
+async def place_those_who_wait(connection: Any) -> None:
+    """When a slot is said to be free, and now and then in case nobody said so."""
+    bell = Bell(connection)
+    await bell.listen(reservations.CHANNEL)
+    while True:
+        while await reservations.is_waiting(connection):
+            placed = await reservations.fill(connection, datetime.now(UTC))
+            if placed:
+                log.info("placed clusters that waited", extra={"clusters": placed})
+            if placed < reservations.FILL_BATCH:
+                break
+        await bell.wait(PLACEMENT_SCAN_SECONDS)

@@ -66,7 +66,7 @@ livenessProbe:
 - --log-level={{ .Values.clm.logLevel }}
 {{- end }}
 
-{{- /* One of CLM's three Deployments. Expects: root, name, role, values, args, port (0: none), migrate. */}}
+{{- /* One of CLM's three Deployments. Expects: root, name, role, values, args, port (0: none), migrate, tasks. */}}
 {{- define "clm.deployment" -}}
 {{- $root := .root }}
 apiVersion: apps/v1
@@ -96,6 +96,9 @@ spec:
         app.kubernetes.io/component: {{ .name }}
       annotations:
         checksum/secrets: {{ include (print $root.Template.BasePath "/secretproviderclass.yaml") $root | sha256sum }}
+        {{- if .tasks }}
+        checksum/tasks: {{ include (print $root.Template.BasePath "/adapter-tasks.yaml") $root | sha256sum }}
+        {{- end }}
     spec:
       serviceAccountName: clm
       automountServiceAccountToken: false
@@ -162,7 +165,17 @@ spec:
             - name: secrets
               mountPath: /mnt/secrets-store
               readOnly: true
+            {{- if .tasks }}
+            - name: tasks
+              mountPath: /etc/clm/adapters
+              readOnly: true
+            {{- end }}
       volumes:
+        {{- if .tasks }}
+        - name: tasks
+          configMap:
+            name: clm-adapter-tasks
+        {{- end }}
         - name: secrets
           csi:
             driver: secrets-store.csi.k8s.io

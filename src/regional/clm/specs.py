@@ -1,0 +1,250 @@
+"""What the spec of each kind may say, in JSON Schema, and a check that finds every fault of a value at once.
+
+The schemas are part of the served OpenAPI document. Fields that are not listed are kept as they are: a newer client
+may know more than this server.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+
+Schema = dict[str, Any]
+
+SPEC_BYTES = 64 * 1024  # what is wanted must fit into one message to a management cluster, with room to spare
+
+_TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 253}
+_TAGS: Schema = {
+    "type": "object",
+    "maxProperties": 50,
+    "additionalProperties": {"type": "string", "maxLength": 256},
+}
+_LABELS: Schema = {"type": "object", "maxProperties": 50, "additionalProperties": {"type": "string", "maxLength": 63}}
+_RELEASE: Schema = {
+    "type": "object",
+    "properties": {
+        "image": _TEXT,
+        "version": {"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$", "maxLength": 64},
+    },
+}
+_NETWORKS: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": 2,
+    "items": {
+        "type": "object",
+        "required": ["cidr"],
+        "properties": {
+            "cidr": {"type": "string", "format": "cidr", "maxLength": 43},
+            "hostPrefix": {"type": "integer", "minimum": 1, "maximum": 128},
+        },
+    },
+}
+
+CLUSTER: Schema = {
+    "type": "object",
+    "properties": {
+        "displayName": {"type": "string", "maxLength": 256},
+        "release": _RELEASE,
+        "channel": {"type": "string", "minLength": 1, "maxLength": 100},
+        "platform": {
+            "type": "object",
+            "properties": {"type": {"type": "string", "enum": ["AWS", "None"]}, "aws": {"type": "object"}},
+        },
+        "networking": {
+            "type": "object",
+            "properties": {
+                "networkType": {"type": "string", "enum": ["OVNKubernetes", "Calico", "Other"]},
+                "clusterNetwork": _NETWORKS,
+                "serviceNetwork": _NETWORKS,
+                "machineNetwork": _NETWORKS,
+            },
+        },
+        "controllerAvailabilityPolicy": {"type": "string", "enum": ["HighlyAvailable", "SingleReplica"]},
+        "properties": _TAGS,
+        "tags": _TAGS,
+    },
+}
+NODE_POOL: Schema = {
+    "type": "object",
+    "properties": {
+        "replicas": {"type": "integer", "minimum": 0, "maximum": 500},
+        "autoScaling": {
+            "type": "object",
+            "required": ["min", "max"],
+            "properties": {
+                "min": {"type": "integer", "minimum": 1, "maximum": 500},
+                "max": {"type": "integer", "minimum": 1, "maximum": 500},
+            },
+        },
+        "release": _RELEASE,
+        "platform": {
+            "type": "object",
+            "properties": {"type": {"type": "string", "enum": ["AWS", "None"]}, "aws": {"type": "object"}},
+        },
+        "nodeLabels": _LABELS,
+        "taints": {
+            "type": "array",
+            "maxItems": 50,
+            "items": {
+                "type": "object",
+                "required": ["key", "effect"],
+                "properties": {
+                    "key": {"type": "string", "minLength": 1, "maxLength": 253},
+                    "value": {"type": "string", "maxLength": 63},
+                    "effect": {"type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+                },
+            },
+        },
+        "tags": _TAGS,
+    },
+}
+MANAGEMENT_CLUSTER: Schema = {
+    "type": "object",
+    "properties": {
+        "capacity": {"type": "integer", "minimum": 0, "maximum": 10000},
+        "consumer": {
+            "type": "string",
+            "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            "minLength": 1,
+            "maxLength": 63,
+        },
+        "accepting": {"type": "boolean"},
+        "region": {"type": "string", "maxLength": 63},
+        "accountId": {"type": "string", "maxLength": 63},
+    },
+}
+ACCOUNT: Schema = {
+    "type": "object",
+    "properties": {"privileged": {"type": "boolean"}, "accountId": {"type": "string", "maxLength": 63}},
+}
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is wrong, in the words of the API's `errors`."""
+
+    field: str
+    message: str
+    value: Any = None
+    constraint: str = ""
+
+
+_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "object": ("an object", lambda value: isinstance(value, dict)),
+    "array": ("an array", lambda value: isinstance(value, list)),
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "boolean": ("a boolean", lambda value: isinstance(value, bool)),
+    "integer": ("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "number": ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+}
+
+
+def check_spec(spec: dict[str, Any], schema: Schema) -> list[Fault]:
+    size = len(msgspec.json.encode(spec))
+    if size > SPEC_BYTES:
+        return [Fault("spec", f"spec must have at most {SPEC_BYTES} bytes, it has {size}", None, "max_length")]
+    faults = list(check(spec, schema, "spec"))
+    if schema is NODE_POOL and spec.get("replicas") is not None and spec.get("autoScaling") is not None:
+        faults.append(Fault("spec.replicas", "spec.replicas and spec.autoScaling exclude each other"))
+    scaling = spec.get("autoScaling")
+    if not faults and schema is NODE_POOL and scaling and scaling["min"] > scaling["max"]:
+        faults.append(Fault("spec.autoScaling.min", "spec.autoScaling.min is greater than max", scaling["min"], "max"))
+    return faults
+
+
+def without_nulls(value: Any, schema: Schema) -> Any:
+    """Null means absent, as it does in Kubernetes: so it is taken away where the schema knows the field."""
+    if isinstance(value, list):
+        return [without_nulls(item, schema.get("items", {})) for item in value]
+    if not isinstance(value, dict):
+        return value
+    known: dict[str, Schema] = schema.get("properties", {})
+    return {
+        name: without_nulls(item, known.get(name, {}))
+        for name, item in value.items()
+        if item is not None or name not in known
+    }
+
+
+def check(value: Any, schema: Schema, path: str) -> Iterator[Fault]:
+    """Everything in which `value` differs from the schema. Null means absent."""
+    if value is None:
+        return
+    kind = schema.get("type")
+    if kind and not _TYPES[kind][1](value):
+        yield Fault(path, f"{path} must be {_TYPES[kind][0]}", _shown(value), "format")
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        allowed = ", ".join(schema["enum"])
+        yield Fault(path, f"{path} must be one of: {allowed}", _shown(value), "enum")
+    if isinstance(value, str):
+        yield from _check_text(value, schema, path)
+    elif isinstance(value, dict):
+        yield from _check_object(value, schema, path)
+    elif isinstance(value, list):
+        yield from _check_array(value, schema, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            yield Fault(path, f"{path} must be at least {schema['minimum']}", value, "min")
+        if value > schema.get("maximum", value):
+            yield Fault(path, f"{path} must be at most {schema['maximum']}", _shown(value), "max")
+
+
+def _check_text(value: str, schema: Schema, path: str) -> Iterator[Fault]:
+    if len(value) < schema.get("minLength", 0):
+        yield Fault(path, f"{path} must have at least {schema['minLength']} characters", value, "min_length")
+    elif len(value) > schema.get("maxLength", len(value)):
+        yield Fault(path, f"{path} must have at most {schema['maxLength']} characters", _shown(value), "max_length")
+    elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
+        yield Fault(path, f"{path} must match {schema['pattern']}", _shown(value), "pattern")
+    elif schema.get("format") == "cidr" and not _is_network(value):
+        yield Fault(path, f"{path} must be a network such as 10.132.0.0/14", _shown(value), "format")
+
+
+def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Fault]:
+    known: dict[str, Schema] = schema.get("properties", {})
+    extra = schema.get("additionalProperties")
+    for name in schema.get("required", ()):
+        if value.get(name) is None:
+            yield Fault(f"{path}.{name}", f"{path}.{name} is required", None, "required")
+    if len(value) > schema.get("maxProperties", len(value)):
+        yield Fault(path, f"{path} must have at most {schema['maxProperties']} entries", None, "max")
+    for name, item in value.items():
+        below = known.get(name, extra if isinstance(extra, dict) else None)
+        if below is not None:
+            yield from check(item, below, f"{path}.{name}")
+
+
+def _check_array(value: list[Any], schema: Schema, path: str) -> Iterator[Fault]:
+    if len(value) < schema.get("minItems", 0):
+        yield Fault(path, f"{path} must have at least {schema['minItems']} items", None, "min")
+    if len(value) > schema.get("maxItems", len(value)):
+        yield Fault(path, f"{path} must have at most {schema['maxItems']} items", None, "max")
+    for index, item in enumerate(value[:100]):
+        if "items" in schema:
+            yield from check(item, schema["items"], f"{path}[{index}]")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text.replace("$", r"\Z"))
+
+
+def _shown(value: Any) -> Any:
+    """A refused value goes back only if it is short."""
+    if isinstance(value, dict | list):
+        return None
+    return value if len(str(value)) <= 100 else None
