@@ -6,8 +6,9 @@ MC ?= mc01
 REGIONCTL := .venv/bin/regionctl
 WORKERS ?= auto
 
-.PHONY: help venv venv-dev tools up down status test lint format render bench bench-up lock \
-	provision-regional provision-management provision-maestro-agent-iot-regional provision-maestro-agent-iot-management
+.PHONY: help venv venv-dev tools up down status test lint format render bench bench-up bench-path lock \
+	provision-regional provision-management provision-customer \
+	provision-maestro-agent-iot-regional provision-maestro-agent-iot-management
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-42s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,14 +41,18 @@ format: venv-dev ## let ruff format and fix
 render: venv ## config.yaml → deploy/
 	@$(REGIONCTL) config render
 
-bench: bench-up ## all benchmarks
+bench: bench-up bench-path ## all benchmarks
 bench-up: venv ## time and memory of a region, part by part
 	@.venv/bin/python bench/up.py
+bench-path: venv ## a request's way, from create to Ready, stage by stage (BENCH_FLAGS=--worktree)
+	@.venv/bin/python bench/path.py $(BENCH_FLAGS)
 
-# The seed's four steps, one by one, on a running supervisor (`make up` runs them all).
-provision-regional: venv ## account, network, database, broker, CA, Regional Cluster, bootstrap
+# The seed's four steps, and an account to try the region with, one by one on a running region (`make up` runs them all).
+provision-regional: venv ## account, network, database, broker, CA, gateway, Regional Cluster, bootstrap
 	@$(REGIONCTL) pipeline run provision-regional --region $(REGION) --environment $(ENVIRONMENT)
-provision-management: venv ## account, certificate, Management Cluster MC=…, bootstrap
+provision-customer: venv ## an account that may use the region, and a key for it
+	@$(REGIONCTL) pipeline run provision-customer --region $(REGION) --environment $(ENVIRONMENT)
+provision-management: venv ## account, certificate, Management Cluster MC=…, bootstrap, registration
 	@$(REGIONCTL) pipeline run provision-management --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)
 provision-maestro-agent-iot-regional: venv ## mint the agent certificate of MC=… in the regional account
 	@$(REGIONCTL) pipeline run provision-maestro-agent-iot-regional --region $(REGION) --environment $(ENVIRONMENT) --cluster $(MC)

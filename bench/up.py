@@ -129,8 +129,7 @@ async def measure(home: Path) -> None:
         started = time.perf_counter()
         await region.up(lambda *_: None)
         print(f"up again, with its data: {time.perf_counter() - started:.2f} s")
-        await region.down()
-        region.purge()
+        await region.down(purge=True)
 
 
 async def report_memory(home: Path, base_memory: float) -> None:

@@ -139,6 +139,20 @@ def test_more_replicas_bring_a_disruption_budget_and_spread() -> None:
     assert deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
 
 
+def test_pods_are_registered_with_the_load_balancer_if_there_is_one() -> None:
+    chart = CHARTS / "regional-cluster/platform-api"
+    assert "TargetGroupBinding" not in {found["kind"] for found in template(chart)}
+    arn = "arn:aws:elasticloadbalancing:us-west-2:111111111111:targetgroup/api/0123456789abcdef"
+    objects = template(chart, "--set", f"global.api_target_group_arn={arn}")
+    (binding,) = [found for found in objects if found["kind"] == "TargetGroupBinding"]
+    (service,) = [found for found in objects if found["kind"] == "Service"]
+    assert binding["spec"]["targetGroupARN"] == arn
+    assert binding["spec"]["serviceRef"] == {
+        "name": service["metadata"]["name"],
+        "port": service["spec"]["ports"][0]["port"],
+    }
+
+
 def test_secrets_come_from_secrets_manager_under_the_names_that_terraform_makes() -> None:
     mounted: dict[str, set[str]] = {}
     for chart in ALL:
@@ -156,6 +170,8 @@ def test_secrets_come_from_secrets_manager_under_the_names_that_terraform_makes(
         "maestro/server-config": {"config.yaml"},
         "maestro/agent-cert": certificate,
         "maestro/agent-config": {"config.yaml", "consumerName"},
+        "platform-api/gateway-secret": {"gateway.secret"},
+        "platform-api/config": {"privileged-accounts"},
     }
 
 

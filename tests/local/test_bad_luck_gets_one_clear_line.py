@@ -53,8 +53,7 @@ async def test_an_address_that_somebody_took_is_named_with_its_holder(regional_h
             with pytest.raises(UserError, match=rf"{host}:5000 is taken by pid {os.getpid()}"):
                 await region.client.ensure(spec, 30)
         finally:
-            await region.down()
-            region.purge()
+            await region.down(purge=True)
 
 
 def test_state_of_another_version_is_left_alone(regional_home: Path) -> None:
@@ -123,3 +122,85 @@ def test_commands_on_a_region_that_does_not_run(regional_home: Path) -> None:
         assert answer.returncode != 0
         assert "regionctl up" in answer.stderr and "Traceback" not in answer.stderr
     assert regionctl("down").returncode == 0
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version":1}', '{"version":"x"}'])
+def test_a_damaged_record_is_named_and_left_alone(regional_home: Path, content: str) -> None:
+    file = keep(RECORD)
+    file.write_text(content)
+    for command in (("up", "--worktree"), ("status",)):
+        refused = regionctl(*command)
+        assert refused.returncode == 1
+        assert f"error: {file} is damaged" in refused.stderr and "Traceback" not in refused.stderr
+    assert file.read_text() == content
+
+
+async def test_a_damaged_list_of_services_is_named_and_nothing_is_started(regional_home: Path) -> None:
+    region = Region("damaged")
+    region.paths.supervisor.mkdir(parents=True)
+    (region.paths.supervisor / "services.json").write_text("[{")
+    with pytest.raises(UserError, match=r"services\.json is damaged"):
+        await region.start_supervisor()
+    assert not await region.running()
+
+
+def test_damaged_addresses_are_named(regional_home: Path) -> None:
+    keep(RECORD)
+    (RegionPaths("local").root / "addresses.json").write_text("{")
+    refused = regionctl("env")
+    assert refused.returncode == 1 and "addresses.json is damaged" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["../precious", "", "/etc", "A B", "a/../b", "-a", "x" * 64])
+def test_a_name_that_leads_elsewhere_is_refused(regional_home: Path, name: str) -> None:
+    precious = regional_home / "precious" / "supervisor"
+    precious.mkdir(parents=True)
+    refused = regionctl("down", "--region", name, "--purge", "--yes")
+    assert refused.returncode == 1 and "is not a name of a region" in refused.stderr
+    assert precious.exists()
+
+
+def test_purge_asks_a_person_or_wants_yes(regional_home: Path) -> None:
+    file = keep(RECORD)
+    refused = regionctl("down", "--purge")
+    assert refused.returncode == 1 and "--yes" in refused.stderr
+    assert file.exists()
+    assert regionctl("down", "--purge", "--yes").returncode == 0
+    assert not file.exists()
+
+
+def test_purge_touches_nothing_that_is_not_a_region(regional_home: Path) -> None:
+    stranger = regional_home / "regions" / "local" / "thesis.txt"
+    stranger.parent.mkdir(parents=True)
+    stranger.write_text("years of work")
+    refused = regionctl("down", "--purge", "--yes")
+    assert refused.returncode == 1 and "is not the data of a region" in refused.stderr
+    assert stranger.exists()
+
+
+def test_a_home_that_cannot_be_made_is_named(regional_home: Path) -> None:
+    file = regional_home / "file"
+    file.touch()
+    refused = regionctl("up", REGIONAL_HOME=str(file / "home"))
+    assert refused.returncode == 1 and "REGIONAL_HOME" in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_a_runtime_directory_that_others_may_write_to_is_refused(regional_home: Path) -> None:
+    keep(RECORD)
+    shared = regional_home / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    refused = regionctl("env", REGIONAL_RUNTIME=str(shared))
+    assert refused.returncode == 1 and f"others may write to {shared}" in refused.stderr
+
+
+def test_pipelines_of_a_stopped_region_say_so_at_once(regional_home: Path) -> None:
+    keep(RECORD)
+    refused = regionctl("pipeline", "run", "provision-regional")
+    assert refused.returncode == 1 and "region local is not running" in refused.stderr
+
+
+def test_a_shells_region_is_the_one_that_comes_up(regional_home: Path) -> None:
+    refused = regionctl("up", REGIONAL_REGION="nowhere")
+    assert refused.returncode == 1 and "no rendered files for region 'nowhere'" in refused.stderr
+    assert not RegionPaths("nowhere").root.exists()

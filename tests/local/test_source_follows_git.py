@@ -43,17 +43,24 @@ def region(tmp_path: Path) -> RegionPaths:
     return RegionPaths("local", tmp_path)
 
 
+def published(checkout: Path, target: RegionPaths, environment: str, *, worktree: bool) -> str:
+    commit = source.declared(checkout, target, environment, worktree=worktree)
+    source.publish(checkout, target, commit)
+    assert source.current(target) == commit
+    return commit
+
+
 def test_head_is_published_and_the_working_tree_is_not(checkout: Path, tmp_path: Path) -> None:
     head = _commit(checkout)
     _write(checkout, "config.yaml", "edited: true")
-    assert source.publish(checkout, region(tmp_path), "local", worktree=False) == head
+    assert published(checkout, region(tmp_path), "local", worktree=False) == head
     assert not (source.export(region(tmp_path), head) / "config.yaml").exists()
 
 
 def test_worktree_publishes_edits_without_touching_the_checkout(checkout: Path, tmp_path: Path) -> None:
     head = _commit(checkout)
     _write(checkout, "config.yaml", "edited: true")
-    commit = source.publish(checkout, region(tmp_path), "local", worktree=True)
+    commit = published(checkout, region(tmp_path), "local", worktree=True)
     assert commit != head
     assert (source.export(region(tmp_path), commit) / "config.yaml").read_text() == "edited: true"
     assert _git(checkout, "rev-parse", "HEAD") == head
@@ -63,19 +70,19 @@ def test_worktree_publishes_edits_without_touching_the_checkout(checkout: Path, 
 def test_the_same_working_tree_is_the_same_commit(checkout: Path, tmp_path: Path) -> None:
     _commit(checkout)
     _write(checkout, "config.yaml", "edited: true")
-    first = source.publish(checkout, region(tmp_path), "local", worktree=True)
-    assert source.publish(checkout, region(tmp_path), "local", worktree=True) == first
+    first = published(checkout, region(tmp_path), "local", worktree=True)
+    assert published(checkout, region(tmp_path), "local", worktree=True) == first
 
 
 def test_a_checkout_without_commits_gets_a_clear_line(checkout: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no commit yet"):
-        source.publish(checkout, region(tmp_path), "local", worktree=False)
+        published(checkout, region(tmp_path), "local", worktree=False)
 
 
 def test_head_without_rendered_files_says_what_to_do(checkout: Path, tmp_path: Path) -> None:
     _commit(checkout)
     with pytest.raises(UserError, match="no rendered files for region 'elsewhere'") as refused:
-        source.publish(checkout, RegionPaths("elsewhere", tmp_path), "local", worktree=False)
+        published(checkout, RegionPaths("elsewhere", tmp_path), "local", worktree=False)
     assert "config render" in refused.value.hint
 
 
@@ -85,10 +92,10 @@ def test_a_shallow_clone_can_be_published(checkout: Path, tmp_path: Path) -> Non
     head = _commit(checkout)
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{checkout}", str(shallow)], check=True)
-    assert source.publish(shallow, region(tmp_path), "local", worktree=False) == head
+    assert published(shallow, region(tmp_path), "local", worktree=False) == head
     assert source.current(region(tmp_path)) == head
 
 
 def test_no_checkout_at_all(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a Git checkout"):
-        source.publish(tmp_path, region(tmp_path), "local", worktree=False)
+        published(tmp_path, region(tmp_path), "local", worktree=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,8 +14,9 @@ import pytest
 
 from regional.core.problems import UserError
 from regional.core.process import ProcessRef
-from regional.local.region import Region
-from regional.local.supervisor_client import ServiceSpec
+from regional.local.region import Region, _recorded
+from regional.local.supervisor import identity_file
+from regional.local.supervisor_client import ServiceSpec, socket_path
 
 ECHO = """
 import socket, sys
@@ -44,8 +46,7 @@ async def region(regional_home: Path) -> AsyncIterator[Region]:
     target.paths.root.mkdir(parents=True)
     await target.start_supervisor()
     yield target
-    await target.down()
-    target.purge()
+    await target.down(purge=True)
 
 
 async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
@@ -134,6 +135,59 @@ async def test_down_works_on_what_killed_keepers_left(region: Region) -> None:
     os.kill(_parent_stopped(region), signal.SIGKILL)
     await region.down()
     assert ref is not None and not ref.alive()
+
+
+async def test_nothing_comes_back_after_down_even_while_the_guardian_waits_to_restart(region: Region) -> None:
+    status = await region.client.ensure(service(region))
+    for _ in range(5):  # each time the guardian waits longer
+        old = await supervisor_pid(region)
+        os.kill(old, signal.SIGKILL)
+        await eventually(lambda old=old: _another(region, old))  # type: ignore[misc]
+    os.kill(await supervisor_pid(region), signal.SIGKILL)
+    assert await region.down()
+    guardian = _recorded(identity_file(region.paths, "guardian"))
+    assert guardian is None
+    assert ProcessRef.of(status.pid) is None
+    await asyncio.sleep(6)  # longer than the guardian's longest wait
+    assert not await region.running()
+
+
+async def test_a_supervisor_that_cannot_answer_is_ended_too(region: Region) -> None:
+    status = await region.client.ensure(service(region))
+    supervisor = await supervisor_pid(region)
+    os.kill(supervisor, signal.SIGSTOP)
+    assert await region.down()
+    assert ProcessRef.of(supervisor) is None
+    assert ProcessRef.of(status.pid) is None
+
+
+async def test_a_removed_socket_is_opened_again(region: Region) -> None:
+    status = await region.client.ensure(service(region))
+    shutil.rmtree(socket_path(region.paths).parent)
+    assert not await region.running()
+    await eventually(region.running)
+    assert await pid_of(region) == status.pid
+
+
+async def test_a_stopped_process_is_not_called_well(region: Region) -> None:
+    pid = (await region.client.ensure(service(region))).pid
+    os.kill(pid, signal.SIGSTOP)
+
+    async def said() -> bool:
+        (seen,) = await region.client.services()
+        return seen.state == "stopped" and f"kill -CONT {pid}" in seen.message
+
+    await eventually(said)
+    os.kill(pid, signal.SIGCONT)
+    await eventually(lambda: _is_ready(region))
+
+
+async def _another(region: Region, old: int) -> bool:
+    return await region.running() and await supervisor_pid(region) != old
+
+
+async def _is_ready(region: Region) -> bool:
+    return await pid_of(region) != 0
 
 
 _stopped: dict[str, int] = {}

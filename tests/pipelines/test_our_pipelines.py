@@ -30,11 +30,15 @@ def test_the_order_gives_every_root_what_it_reads() -> None:
     regional = graph.dependencies(catalog.pipelines["provision-regional"].spec.tasks)
     assert regional["database"] == {"network"}
     assert regional["broker"] == {"certificate-authority"}
-    assert regional["regional-cluster"] == {"network", "database", "broker"}
-    assert regional["bootstrap"] == {"regional-cluster"}
+    assert regional["api-gateway"] == {"network"}
+    assert regional["regional-cluster"] == {"network", "database", "broker", "api-gateway"}
+    assert regional["bootstrap"] == {"regional-cluster", "api-gateway"}
     management = graph.dependencies(catalog.pipelines["provision-management"].spec.tasks)
     assert management["maestro-agent-iot-management"] == {"maestro-agent-iot-regional"}
     assert management["bootstrap"] == {"management-cluster"}
+    assert management["register"] == {"bootstrap"}
+    customer = graph.dependencies(catalog.pipelines["provision-customer"].spec.tasks)
+    assert customer["register-account"] == {"mint-customer"}
 
 
 def test_lists_are_given_with_commas_on_the_command_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import uuid
 from typing import Any
 
@@ -18,7 +19,7 @@ from regional.local.addresses import Addresses
 from regional.local.provisioner.context import Context
 from regional.local.provisioner.provision import provision
 from regional.local.supervisor import Supervisor
-from regional.local.supervisor_client import socket_path
+from regional.local.supervisor_client import ServiceSpec, socket_path
 
 AWS_REGION = "us-west-2"
 CENTRAL = Credentials("AKIACENTRAL", "central")
@@ -126,6 +127,20 @@ class Ground:
         found = get_secret(aws, name)
         assert found is not None, name
         return found
+
+    async def with_warm_parent(self) -> None:
+        """For roots whose parts are forks of it."""
+        socket = self.context().warm_socket
+        await self.context().supervisor.ensure(
+            ServiceSpec(
+                name="warm",
+                description="warm parent",
+                kind="exec",
+                argv=[sys.executable, "-m", "regional.cli.main", "serve", "warm", "--socket", str(socket)],
+                ready=f"unix:{socket}",
+            ),
+            timeout=60,
+        )
 
     async def with_broker(self, *cluster_ids: str) -> None:
         """Everything up to a running broker, with agents' certificates carried over."""

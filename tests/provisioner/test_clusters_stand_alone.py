@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import yaml
 from regional.cloud.aws import Aws, Credentials
 from regional.kube.client import Client
 from regional.local.provisioner.cluster import bootstrap_kubeconfig
-from regional.local.supervisor_client import ServiceSpec
 from tests.provisioner.harness import AWS_REGION, Ground
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,7 +32,7 @@ class Clusters:
 
 
 async def _make(ground: Ground) -> Clusters:
-    for root in ("network", "database", "certificate-authority", "broker"):
+    for root in ("network", "database", "certificate-authority", "broker", "api-gateway"):
         await ground.provision(root, ground.regional_inputs())
     regional = await ground.provision("regional-cluster", ground.regional_inputs())
     inputs = ground.management_inputs("mc01")
@@ -45,17 +43,7 @@ async def _make(ground: Ground) -> Clusters:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def clusters(shared_ground: Ground) -> Clusters:
-    context = shared_ground.context()
-    await context.supervisor.ensure(
-        ServiceSpec(
-            name="warm",
-            description="warm parent",
-            kind="exec",
-            argv=[sys.executable, "-m", "regional.cli.main", "serve", "warm", "--socket", str(context.warm_socket)],
-            ready=f"unix:{context.warm_socket}",
-        ),
-        timeout=60,
-    )
+    await shared_ground.with_warm_parent()
     return await _make(shared_ground)
 
 

@@ -25,6 +25,7 @@ DEATHS = {
     "database": (2, 3, 5),
     "certificate-authority": (2, 3),
     "broker": (2, 3, 9),
+    "api-gateway": (2, 4, 5, 6, 8),
     "maestro-agent-iot-regional": (2, 3, 4),
     "maestro-agent-iot-management": (2, 4),
 }
@@ -53,6 +54,7 @@ async def run_step(ground: Ground, root: str, inputs: dict[str, Any], lines: int
 
 
 async def test_every_root_survives_being_killed(shared_ground: Ground, tmp_path: Path) -> None:
+    await shared_ground.with_warm_parent()
     for root, deaths in DEATHS.items():
         about_region = ROOTS[root].about_region
         inputs = shared_ground.regional_inputs() if about_region else shared_ground.management_inputs("mc01")
@@ -78,4 +80,6 @@ async def _nothing_was_made_twice(ground: Ground) -> None:
     assert {s.name: s.state for s in await ground.context().supervisor.services()} == {
         "postgres": "ready",
         "broker": "ready",
+        "warm": "ready",
+        "gateway": "ready",
     }

@@ -72,7 +72,7 @@ def test_what_an_earlier_root_puts_out_fills_what_it_does_not_get_from_config(na
 @pytest.mark.parametrize("file", sorted((checkout() / "deploy").glob("*/*/terraform/**/*.json")), ids=_below_deploy)
 def test_every_key_of_a_rendered_file_is_a_variable(file: Path) -> None:
     names = (
-        ("network", "database", "certificate-authority", "broker", "regional-cluster")
+        ("network", "database", "certificate-authority", "broker", "api-gateway", "regional-cluster")
         if file.name == "regional.json"
         else ("maestro-agent-iot-regional", "maestro-agent-iot-management", "management-cluster")
     )

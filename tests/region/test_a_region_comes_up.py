@@ -25,6 +25,7 @@ def test_every_part_is_well_and_says_where_it_is(region: LiveRegion) -> None:
         "warm",
         "postgres",
         "broker",
+        "gateway",
         *(f"{c}-{p}" for c in ("rc", "mc01", "mc02") for p in ("api", "node")),
     }
     assert {("region", "service", s) for s in services} <= names
@@ -126,6 +127,12 @@ def test_the_pipelines_can_be_run_again_one_by_one(region: LiveRegion) -> None:
         name = pipeline.removeprefix("provision-")
         result = region.regionctl("pipeline", "run", name, "--region", "local", "--cluster", "mc01")
         assert "✓" in result.stdout
+    again = region.regionctl("pipeline", "run", "provision-management", "--cluster", "mc01").stdout
+    assert "✓ provision-management-mc01: register" in again
+    key = region.paths.root / "customers" / "customer.json"
+    before = key.read_text()
+    assert "register-account" in region.regionctl("pipeline", "run", "customer").stdout
+    assert key.read_text() == before
     region.wait_healthy()
 
 

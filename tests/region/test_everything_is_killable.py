@@ -77,7 +77,7 @@ def test_twenty_random_kills(region: LiveRegion) -> None:
         region.kubectl(cluster, "delete", "configmap", *writer.acknowledged)
 
 
-@pytest.mark.parametrize("service", ["postgres", "broker", "aws", "warm", "rc-api", "mc01-node"])
+@pytest.mark.parametrize("service", ["postgres", "broker", "aws", "warm", "gateway", "rc-api", "mc01-node"])
 def test_each_part_comes_back(region: LiveRegion, service: str) -> None:
     old = region.pid(service)
     os.kill(old, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import time
 from pathlib import Path
@@ -17,7 +18,9 @@ _COLOURS = ("cyan", "green", "yellow", "blue", "magenta")
 @region_option
 @click.argument("part", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on printing what is written; Ctrl-C ends it.")
-@click.option("-n", "--lines", default=20, show_default=True, help="How many of the last lines to show of each log.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=0), default=20, show_default=True, help="Last lines of each log."
+)
 def logs(region: str, part: str | None, follow: bool, lines: int) -> int:
     """Logs of PART: a service of `regionctl status` (postgres, rc-api …), a pod's role (maestro-server …), a cluster
     and a role (mc01/hypershift), or a pipeline run. Without PART: the last lines of all of them."""
@@ -39,14 +42,13 @@ def logs(region: str, part: str | None, follow: bool, lines: int) -> int:
     for name, file in chosen.items():
         text, offsets[name] = _tail(file, lines if part or follow else min(lines, 3))
         _show(name, text, prefixes)
-    while follow:
-        time.sleep(0.2)
-        for name, file in {
-            **chosen,
-            **{n: f for n, f in find_logs(paths).items() if part and _matches(part, n)},
-        }.items():
-            text, offsets[name] = _since(file, offsets.get(name, 0))
-            _show(name, text, prefixes)
+    with contextlib.suppress(KeyboardInterrupt):  # the way to end it, not an accident
+        while follow:
+            time.sleep(0.2)
+            chosen |= {n: f for n, f in find_logs(paths).items() if part is None or _matches(part, n)}
+            for name, file in chosen.items():
+                text, offsets[name] = _since(file, offsets.get(name, 0))
+                _show(name, text, prefixes)
     return 0
 
 
@@ -63,7 +65,7 @@ def _tail(file: Path, lines: int) -> tuple[str, int]:
             data = stream.read()
     except OSError:
         return "", 0
-    return "".join(data.decode(errors="replace").splitlines(keepends=True)[-lines:]), size
+    return "".join(data.decode(errors="replace").splitlines(keepends=True)[-lines:] if lines else []), size
 
 
 def _since(file: Path, offset: int) -> tuple[str, int]:

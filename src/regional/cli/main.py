@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -19,6 +20,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "kubeconfig": ("regional.cli.region:kubeconfig", "Print a kubeconfig of one of the region's clusters."),
     "logs": ("regional.cli.logs:logs", "Logs of a part, of a pod's role, or of all of them."),
     "doctor": ("regional.cli.doctor:doctor", "What this machine lacks, and how to get it."),
+    "cluster": ("regional.cli.cluster:cluster", "Clusters: create, list, describe, kubeconfig, update, wait, delete."),
+    "nodepool": ("regional.cli.nodepool:nodepool", "Node pools: create, list, describe, scale, wait, delete."),
+    "management-cluster": (
+        "regional.cli.management_cluster:management_cluster",
+        "Management clusters: list, describe, register.",
+    ),
+    "bundle": ("regional.cli.bundle:bundle", "Resource bundles: list, describe (and why not applied), delete."),
+    "work": ("regional.cli.bundle:work", "Send a ManifestWork to a management cluster."),
+    "account": ("regional.cli.account:account", "Accounts that may use the region: list, create, delete."),
+    "trace": ("regional.cli.trace:trace", "Follow one request through every log on its way."),
     "config": ("regional.config.commands:config", "Declared regions: validate, render, explain."),
     "pipeline": ("regional.cli.pipeline:pipeline", "Provisioning pipelines: run, list, show, logs."),
     "provision": ("regional.cli.steps:provision", "Apply one Terraform root (a pipeline step)."),
@@ -47,10 +58,13 @@ class _LazyGroup(click.Group):
                 formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
 
 
+_UNATTENDED = "What pods and pipeline steps run"
 _SECTIONS = {
     "A region on this machine": ("up", "status", "env", "kubeconfig", "logs", "down", "doctor"),
+    "Clusters of a customer": ("cluster", "nodepool", "trace"),
+    "Who runs a region": ("management-cluster", "bundle", "work", "account"),
     "Declared regions and pipelines": ("config", "pipeline"),
-    "What pods and pipeline steps run": ("serve", "provision", "bootstrap", "task"),
+    _UNATTENDED: ("serve", "provision", "bootstrap", "task"),
     "Shell": ("completion",),
 }
 
@@ -62,6 +76,7 @@ Start here:
   eval "$(regionctl env)"               kubectl and friends on PATH
   regionctl status                      what runs, where
   regionctl kubeconfig rc > rc.kubeconfig && kubectl --kubeconfig rc.kubeconfig get applications -n argocd
+  regionctl cluster create demo --wait  a cluster, from a signed request to Ready
   regionctl down                        stop; `up` comes back with all data
 """
 
@@ -93,6 +108,12 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
+    except OSError as error:
+        if (arguments[:1] and arguments[0] in _SECTIONS[_UNATTENDED]) or os.environ.get("REGIONAL_DEBUG"):
+            raise  # their logs want the whole story
+        click.echo(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""), err=True)
+        click.echo("hint: `regionctl doctor` looks at this machine; REGIONAL_DEBUG=1 shows where it happened", err=True)
+        return 1
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ def run(name: str, region: str, environment: str, cluster: str) -> int:
     record = target.record()
     if record is None:
         raise UserError(f"there is no region {region} on this machine", "start it with `regionctl up`")
+    if not run_loop(target.running()):
+        raise UserError(f"region {region} is not running", f"start it with `regionctl up {region}`")
     provisioning = Provisioning(target.paths, record, source.export(target.paths, record.commit))
     known = provisioning.pipelines()
     if name not in known and f"provision-{name}" in known:

@@ -13,11 +13,12 @@ from regional.cli.output import region_option
 
 
 @click.command()
-@click.argument("name", default="local")
+@click.argument("name", required=False)
+@region_option
 @click.option("--environment", default="local", show_default=True, help="Environment of the declared region.")
 @click.option("--worktree", is_flag=True, help="Use the working tree as it is, not what is committed at HEAD.")
-def up(name: str, environment: str, worktree: bool) -> int:
-    """Start region NAME on this machine, or finish starting it. On a running region it changes nothing.
+def up(name: str | None, region: str, environment: str, worktree: bool) -> int:
+    """Start region NAME (or --region) on this machine, or finish starting it. On a running one it changes nothing.
 
     The region is the one declared in config.yaml and rendered under deploy/, as committed at HEAD.
     """
@@ -25,24 +26,25 @@ def up(name: str, environment: str, worktree: bool) -> int:
     from regional.local.inspection import Inspection
     from regional.local.region import Region
 
-    region = Region(name, environment)
+    name = name or region
+    target = Region(name, environment)
     started = time.monotonic()
 
     async def work() -> tuple[bool, Inspection]:
-        if await region.running() and not worktree:
-            record = region.record()
-            if record and record.complete and await _same_commit(region):
-                seen = await region.inspect()
+        if await target.running() and not worktree:
+            record = target.record()
+            if record and record.complete and await _same_commit(target):
+                seen = await target.inspect()
                 if seen.healthy:
                     return True, seen
-        return False, await region.up(report_progress, worktree=worktree)
+        return False, await target.up(report_progress, worktree=worktree)
 
     already, seen = run(work())
     if already:
         click.echo(f"region {name} is already running and well; nothing changed")
         click.echo("stop it with `regionctl down`, look at it with `regionctl status`")
         return 0
-    _summary(region.paths.region, seen, time.monotonic() - started)
+    _summary(name, seen, time.monotonic() - started)
     return 0 if seen.healthy else 1
 
 
@@ -73,7 +75,7 @@ def _summary(name: str, seen: object, seconds: float) -> None:
     clusters = sorted({part.where for part in seen.parts} - {"region"}, key=lambda c: (c != "rc", c))
     click.echo()
     if seen.healthy:
-        click.echo(f"Region {name} is up after {seconds:.1f} s: {len(clusters)} clusters ({', '.join(clusters)}), ")
+        click.echo(f"Region {name} is up after {seconds:.1f} s: {len(clusters)} clusters ({', '.join(clusters)}),")
         click.echo(f"{len(applications)} applications, {len(pods)} pods.")
     else:
         click.echo(f"Region {name} is running, but not all is well after {seconds:.1f} s:", err=True)
@@ -86,12 +88,14 @@ def _summary(name: str, seen: object, seconds: float) -> None:
     regional = "" if name == "local" else f" --region {name}"
     click.echo(
         f"""
-Credentials: `regionctl kubeconfig{regional} CLUSTER` prints one; AWS keys come with `regionctl env{regional}`.
+Credentials: `regionctl kubeconfig{regional} CLUSTER` prints one; the region's API and an AWS key for it come with
+`regionctl env{regional}`.
 Try next:
   eval "$({_program()} env{regional})"
   regionctl status
   regionctl kubeconfig rc > rc.kubeconfig && kubectl --kubeconfig rc.kubeconfig get applications -n argocd
-  kubectl --kubeconfig rc.kubeconfig get pods -A
+  regionctl cluster create demo --wait
+  regionctl cluster kubeconfig demo > demo.kubeconfig && kubectl --kubeconfig demo.kubeconfig get ns
   regionctl down"""
     )
 
@@ -109,20 +113,22 @@ def _program() -> str:
 def down(region: str, purge: bool, yes: bool) -> int:
     """Stop a region. Its data stays: `up` comes back with all of it."""
     from regional.core.loop import run
+    from regional.core.problems import UserError
     from regional.local.region import Region
 
     target = Region(region)
     if not target.paths.root.exists():
         click.echo(f"there is no region {region} on this machine")
         return 0
-    if purge and not yes and sys.stdin.isatty():
+    if purge and not yes:
+        if not sys.stdin.isatty():
+            raise UserError(f"--purge would remove all data of region {region}", "add --yes if that is what you want")
         click.confirm(f"Remove all data of region {region} ({target.paths.root})?", abort=True)
     started = time.monotonic()
-    stopped = run(target.down())
+    stopped = run(target.down(purge=purge))
     word = "stopped" if stopped else "was not running"
     click.echo(f"region {region} {word} ({time.monotonic() - started:.1f} s)")
     if purge:
-        target.purge()
         click.echo(f"all data of region {region} is removed")
     return 0
 
@@ -149,11 +155,18 @@ def kubeconfig(region: str, cluster: str) -> int:
 @click.command()
 @region_option
 def env(region: str) -> int:
-    """Print shell settings for eval: PATH, the AWS endpoint and keys of a customer, the region's name."""
+    """Print shell settings for eval: PATH, the region's API and AWS, and a customer's key for them.
+
+    API_GATEWAY_URL is host and port; any tool that signs AWS requests can use it:
+    awscurl --service execute-api --region "$AWS_REGION" "https://$API_GATEWAY_URL/prod/api/v0/live"
+    """
     from regional.core import paths
     from regional.local.shell import settings
 
-    for name, value in settings(paths.RegionPaths(region)).items():
+    target = paths.RegionPaths(region)
+    if not target.root.exists():
+        click.echo(f"there is no region {region} on this machine yet: start it with `regionctl up {region}`", err=True)
+    for name, value in settings(target).items():
         if name == "PATH":
             click.echo(f'export PATH={shlex.quote(value)}:"$PATH"')
         else:

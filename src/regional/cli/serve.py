@@ -9,6 +9,7 @@ import click
 from regional.core.problems import UserError
 
 ROLES: dict[str, tuple[str, str]] = {
+    "gateway": ("regional.gateway.main:main", "the region's edge: TLS and AWS signatures"),
     "platform-api": ("regional.platform_api.main:main", "the customers' API, behind the gateway"),
     "clm-api": ("regional.clm.api.main:main", "Cluster Lifecycle Manager: the source of truth"),
     "sentinel": ("regional.clm.sentinel.main:main", "decides what needs work"),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from regional.core.problems import UserError
+
+if TYPE_CHECKING:
+    from regional.cloud.aws import Aws
 
 _PAIR = "key=value; may be given several times"
 _FILE = click.Path(path_type=Path)
@@ -118,21 +124,79 @@ def task() -> None:
 @click.option("--result-file", "results", multiple=True, help=f"Write a result to a file: {_PAIR}.")
 def mint_account(environment: str, region: str, cluster_id: str, email_domain: str, results: tuple[str, ...]) -> int:
     """Find or create an AWS account in the organisation, and keep its number in SSM."""
-    from regional.cloud.aws import Aws
-    from regional.core.logs import setup_logging
     from regional.local.provisioner.command import parse_pairs
     from regional.pipelines.tasks import MintAccount, run_mint_account
 
-    setup_logging("mint-account")
-    if not os.environ.get("AWS_ACCESS_KEY_ID"):
-        raise UserError("no AWS credentials are set", "set AWS_ACCESS_KEY_ID and its secret, of the central account")
-    aws = Aws()
-    try:
+    with _central("mint-account") as aws:
         run_mint_account(
             MintAccount(environment=environment, region=region, cluster_id=cluster_id, email_domain=email_domain),
             aws,
             {name: Path(path) for name, path in parse_pairs(results, "--result-file").items()},
         )
+    return 0
+
+
+@task.command("mint-customer")
+@click.option("--environment", required=True)
+@click.option("--region", required=True, help="Name of the region deployment.")
+@click.option("--customer", default="customer", show_default=True, help="Part of the account's name.")
+@click.option("--email-domain", default="accounts.example.com", show_default=True)
+@click.option("--result-file", "results", multiple=True, help=f"Write a result to a file: {_PAIR}.")
+def mint_customer(environment: str, region: str, customer: str, email_domain: str, results: tuple[str, ...]) -> int:
+    """Find or create a customer's AWS account and an access key in it, which the owner of this machine keeps."""
+    from regional.core.files import write_atomic
+    from regional.core.paths import RegionPaths
+    from regional.local import customer as customers
+    from regional.local.provisioner.command import parse_pairs
+
+    files = parse_pairs(results, "--result-file")
+    if unknown := sorted(files.keys() - {"account-id"}):
+        raise UserError(f"mint-customer has no result {', '.join(unknown)}", "its result is account-id")
+    request = customers.MintCustomer(
+        environment=environment, region=region, customer=customer, email_domain=email_domain
+    )
+    with _central("mint-customer") as aws:
+        account_id = customers.mint_customer(request, aws, RegionPaths(os.environ.get("REGION", region)))
+    for path in files.values():
+        write_atomic(Path(path), account_id, mode=0o644)
+    return 0
+
+
+@task.command("register-account")
+@click.option("--var-file", required=True, type=_FILE, help="Rendered JSON of the region.")
+@click.option("--account-id", required=True, help="Account to let in.")
+@click.option("--privileged", type=bool, default=False, show_default=True, help="May it manage the region too?")
+def register_account(var_file: Path, account_id: str, privileged: bool) -> int:
+    """Let an account use the region, through the region's API."""
+    from regional.local import registration
+
+    with _central("register-account") as aws:
+        registration.register_account(aws, var_file, account_id, privileged=privileged)
+    return 0
+
+
+@task.command("register-management-cluster")
+@click.option("--var-file", required=True, type=_FILE, help="Rendered JSON of the Management Cluster.")
+def register_management_cluster(var_file: Path) -> int:
+    """Tell the region of a Management Cluster and of its capacity, through the region's API."""
+    from regional.local import registration
+
+    with _central("register-management-cluster") as aws:
+        registration.register_management_cluster(aws, var_file)
+    return 0
+
+
+@contextlib.contextmanager
+def _central(role: str) -> Iterator[Aws]:
+    """The central account's door, for a step that logs as `role`."""
+    from regional.cloud.aws import Aws
+    from regional.core.logs import setup_logging
+
+    setup_logging(role)
+    if not os.environ.get("AWS_ACCESS_KEY_ID"):
+        raise UserError("no AWS credentials are set", "set AWS_ACCESS_KEY_ID and its secret, of the central account")
+    aws = Aws()
+    try:
+        yield aws
     finally:
         aws.close()
-    return 0

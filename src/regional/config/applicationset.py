@@ -14,6 +14,8 @@ from regional.config.yamltext import dump
 LIVE = "{{ .metadata.annotations.git_revision }}"
 REPOSITORY = "{{ .metadata.annotations.git_repo }}"
 LABELS = ("cluster_type", "environment", "region_alias", "aws_region")
+# Facts that only the infrastructure knows, and that not every cluster has.
+FACTS = ("api_target_group_arn",)
 
 
 def application_set(pin: str | None = None, *, per_cluster_values: bool = False) -> dict[str, Any]:
@@ -37,9 +39,10 @@ def application_set(pin: str | None = None, *, per_cluster_values: bool = False)
             }
         },
     ]
+    facts = _labels(*LABELS, "cluster_name") | _annotations(*FACTS)
     sources = [
         {
-            "helm": {"valueFiles": value_files, "valuesObject": {"global": _labels(*LABELS, "cluster_name")}},
+            "helm": {"valueFiles": value_files, "valuesObject": {"global": facts}},
             "path": "{{ .path.path }}",
             "repoURL": REPOSITORY,
             "targetRevision": charts,
@@ -72,6 +75,10 @@ def application_set(pin: str | None = None, *, per_cluster_values: bool = False)
 
 def _labels(*names: str) -> dict[str, str]:
     return {name: f"{{{{ .metadata.labels.{name} }}}}" for name in names}
+
+
+def _annotations(*names: str) -> dict[str, str]:
+    return {name: f'{{{{ index .metadata.annotations "{name}" | default "" }}}}' for name in names}
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from regional.core import paths
-from regional.core.files import write_json
+from regional.core.files import read_json, write_json
 from regional.core.problems import UserError
 
 _FIRST = int(ipaddress.IPv4Address("127.64.0.0"))
@@ -99,7 +99,7 @@ class Addresses:
 
     def _mine(self) -> dict[str, str]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, str])
+            return read_json(self._file, dict[str, str])
         except FileNotFoundError:
             return {}
 
@@ -116,7 +116,8 @@ class Addresses:
 def _in_use(base: str) -> bool:
     """Somebody else's listener on the block's API or infrastructure ports shows that the block is taken."""
     block = Block(base)
-    for host, port in ((block.api, API_PORT), (block.infra(1), 5432), (block.infra(2), 8883), (block.infra(3), 4566)):
+    infrastructure = ((1, API_PORT), (1, 5432), (2, 8883), (3, 4566), (4, 8443))
+    for host, port in ((block.infra(number), port) for number, port in infrastructure):
         with socket.socket() as probe:
             try:
                 probe.bind((host, port))
@@ -128,8 +129,7 @@ def _in_use(base: str) -> bool:
 
 @contextlib.contextmanager
 def _book() -> Iterator[list[_Entry]]:
-    directory = paths.runtime()
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory = paths.own_runtime()
     with (directory / "addresses.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         file = directory / "addresses.json"

@@ -80,21 +80,35 @@ def _wait(pid: int) -> int | None:
             os.close(fd)
 
 
+def _note_identity() -> None:
+    """Pid and start time, as core.process has them: `down` must find a guardian whose supervisor is gone."""
+    if path := os.environ.get("REGIONAL_GUARDIAN_REF"):
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        scratch = Path(f"{path}.{os.getpid()}")
+        scratch.write_text(f'{{"pid":{os.getpid()},"start":{int(fields[19])}}}')
+        scratch.replace(path)
+
+
+def _wanted() -> bool:
+    """`down` removes this mark before it does anything else."""
+    return Path(os.environ.get("REGIONAL_RUNNING_MARK", os.devnull)).exists()
+
+
 def guard(region: str, supervisor_pid: int) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _note_identity()
     delay = 0.1
     pid = supervisor_pid or _start_supervisor(region)
     while True:
         started = time.monotonic()
         code = _wait(pid)
-        if code == 0:
-            return 0
-        # A supervisor that we did not start leaves no exit code; it says that it left in order by removing its mark.
-        if code is None and not Path(os.environ.get("REGIONAL_RUNNING_MARK", os.devnull)).exists():
+        if code == 0 or not _wanted():
             return 0
         delay = 0.1 if time.monotonic() - started > 10 else min(5.0, delay * 2)
         _say(f"supervisor ended with {code}; starting it again in {delay:.1f} s")
         time.sleep(delay)
+        if not _wanted():
+            return 0
         pid = _start_supervisor(region)
 
 

@@ -18,6 +18,8 @@ from regional.core.process import ProcessRef
 from regional.core.spawn import read_state
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import Obj, is_deleting, is_true, metadata_of, name_of, namespace_of, status_of, uid_of
+from regional.local.edge_check import edge_problem
+from regional.local.provisioner.roots.api_gateway import SERVICE as EDGE
 from regional.local.supervisor_client import ServiceStatus, SupervisorClient
 
 ISOLATION = (
@@ -58,13 +60,20 @@ async def inspect(region: RegionPaths, expected: list[str] | None = None) -> Ins
     """`expected`: clusters that must be there; without them a half-provisioned region would look well."""
     services = await SupervisorClient.of(region).services()
     parts = [_service(status) for status in services]
+    if expected and not any(part.name == EDGE for part in parts):
+        parts.append(Part("service", EDGE, "region", "Absent", False, message="not provisioned yet"))
     names = clusters(region)
     parts += [
         Part("cluster", missing, region.region, "Absent", False, message="not provisioned yet")
         for missing in expected or []
         if missing not in names
     ]
-    for group in await asyncio.gather(*(_cluster(region, name) for name in names)):
+    edges = [part for part in parts if part.kind == "service" and part.name == EDGE and part.ok]
+    groups, _ = await asyncio.gather(
+        asyncio.gather(*(_cluster(region, name) for name in names)),
+        asyncio.gather(*(_check_edge(region, part) for part in edges)),
+    )
+    for group in groups:
         parts += group
     return Inspection(region.region, bool(parts) and all(part.ok for part in parts), parts)
 
@@ -82,6 +91,11 @@ def _service(status: ServiceStatus) -> Part:
         since=status.since,
         message=message or status.description,
     )
+
+
+async def _check_edge(region: RegionPaths, part: Part) -> None:
+    if problem := await edge_problem(region, part.address):
+        part.state, part.ok, part.message = "Unreachable", False, problem
 
 
 async def _cluster(region: RegionPaths, cluster: str) -> list[Part]:

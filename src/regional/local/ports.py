@@ -37,9 +37,12 @@ def _is_address(host: str) -> bool:
 
 def _listeners(host: str, port: int) -> list[int]:
     wanted = {f"{int.from_bytes(ipaddress.IPv4Address(h).packed, 'little'):08X}:{port:04X}" for h in (host, "0.0.0.0")}
+    wanted.add(f"{'0' * 32}:{port:04X}")  # [::], which takes IPv4 too
     inodes = {
         fields[9]
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
+        for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+        if table.exists()
+        for line in table.read_text().splitlines()[1:]
         if (fields := line.split()) and fields[1] in wanted and fields[3] == "0A"
     }
     found = []

@@ -12,6 +12,7 @@ import msgspec
 from regional.core import paths
 from regional.local import source
 from regional.local.addresses import Addresses
+from regional.local.provisioner.roots.api_gateway import EdgeFiles
 from regional.local.supervisor_client import socket_path
 from regional.local.tools import ensure_kubectl_and_helm
 from regional.pipelines.catalog import load_catalog
@@ -57,27 +58,36 @@ class Provisioning:
             "AWS_REGION": self._record.aws_region,
             "AWS_ACCESS_KEY_ID": "central",
             "AWS_SECRET_ACCESS_KEY": "central",
+            # Steps that call the region's own API trust its edge.
+            "AWS_CA_BUNDLE": str(EdgeFiles(self._region).trust),
         }
 
     async def whole_region(self, report: Report) -> None:
-        """The Regional Cluster, and beside it the Management Clusters as soon as there is a broker to talk through."""
-        broker = asyncio.Event()
+        """The Regional Cluster, and beside it the Management Clusters as soon as there is a broker to talk through, and
+        an account to try it with as soon as there is an edge. What registers with the API waits for it in its step."""
+        reached = {"broker": asyncio.Event(), "api-gateway": asyncio.Event()}
 
         def watch(event: Event) -> None:
-            if event.task == "broker" and event.kind in ("task-finished", "task-reused"):
-                broker.set()
+            if event.task in reached and event.kind in ("task-finished", "task-reused"):
+                reached[event.task].set()
 
         async def management(cluster: str) -> None:
-            await broker.wait()
+            await reached["broker"].wait()
             name = f"provision-management-{cluster}"
             await self._run("provision-management", name, {"cluster-id": cluster}, report)
 
+        async def customer() -> None:
+            await reached["api-gateway"].wait()
+            await self._run("provision-customer", "provision-customer", {}, report)
+
         async def regional() -> None:
             await self._run("provision-regional", "provision-regional", {}, report, watch=watch)
-            broker.set()  # a run that had succeeded before tells nothing of its tasks
+            for event in reached.values():
+                event.set()  # a run that had succeeded before tells nothing of its tasks
 
         async with asyncio.TaskGroup() as group:
             group.create_task(regional())
+            group.create_task(customer())
             for cluster in self._record.management_clusters:
                 group.create_task(management(cluster))
 
@@ -112,7 +122,7 @@ class Provisioning:
             pipeline,
             name,
             params,
-            _reporting(report),
+            _telling(report, watch),
             workspaces={"source": self._workspace},
             fresh=fresh,
         )
@@ -122,8 +132,9 @@ class Provisioning:
         return sorted(self._catalog.pipelines)
 
 
-def _reporting(report: Report) -> Callable[[Event], None]:
+def _telling(report: Report, watch: Callable[[Event], None]) -> Callable[[Event], None]:
     def tell(event: Event) -> None:
+        watch(event)
         what = f"{event.run}: {event.task}"
         if event.kind == "task-finished":
             report("task", what, event.seconds)

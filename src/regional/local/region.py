@@ -19,17 +19,23 @@ from typing import Any
 import msgspec
 
 from regional.core import paths
-from regional.core.files import write_json
+from regional.core.files import read_json, write_json
 from regional.core.problems import UserError
 from regional.core.process import ProcessRef
 from regional.local import guardian, pods, source, tools
 from regional.local.addresses import Addresses
 from regional.local.inspection import Inspection, inspect
 from regional.local.provisioning import Provisioning, RegionRecord, Report
-from regional.local.supervisor import running_mark
+from regional.local.supervisor import identity_file, running_mark
 from regional.local.supervisor_client import ServiceSpec, SupervisorClient, SupervisorGone, socket_path
 
 STATE_VERSION = 1
+_SUPERVISOR_SECONDS = 20.0
+_LEAVING_SECONDS = 10.0
+
+
+class _Versioned(msgspec.Struct):
+    version: int
 
 
 class Region:
@@ -43,17 +49,16 @@ class Region:
 
     def record(self) -> RegionRecord | None:
         try:
-            raw = self._record_file.read_bytes()
+            version = read_json(self._record_file, _Versioned).version
         except FileNotFoundError:
             return None
-        found = msgspec.json.decode(raw)
-        if found.get("version") != STATE_VERSION:
+        if version != STATE_VERSION:
             raise UserError(
-                f"the data of region {self.paths.region!r} is of version {found.get('version')}; "
+                f"the data of region {self.paths.region!r} is of version {version}; "
                 f"this regionctl reads version {STATE_VERSION}",
                 f"use the regionctl that made it, or remove it with `regionctl down --purge` ({self.paths.root})",
             )
-        return msgspec.convert(found, RegionRecord)
+        return read_json(self._record_file, RegionRecord)
 
     async def running(self) -> bool:
         return await self.client.ping()
@@ -73,13 +78,14 @@ class Region:
     async def up(self, report: Report, *, worktree: bool = False, checkout: Path | None = None) -> Inspection:
         """Raises UserError with one clear line; what was done so far stays and is not done again."""
         checkout = checkout or paths.checkout()
+        commit = source.declared(checkout, self.paths, self.environment, worktree=worktree)
         with self._alone():
             self._check_owner(checkout)
             async with _step(report, "tools (kubectl, Helm, Mosquitto)"):
                 await asyncio.to_thread(tools.ensure_kubectl_and_helm)
                 await asyncio.to_thread(tools.mosquitto)
             async with _step(report, "declared region, from " + ("the working tree" if worktree else "HEAD")):
-                commit = source.publish(checkout, self.paths, self.environment, worktree=worktree)
+                source.publish(checkout, self.paths, commit)
                 workspace = source.export(self.paths, commit)
                 record = self._declare(checkout, workspace, commit)
             async with _step(report, "supervisor"):
@@ -98,7 +104,12 @@ class Region:
 
     @contextlib.contextmanager
     def _alone(self) -> Any:
-        self.paths.supervisor.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self.paths.supervisor.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise UserError(
+                f"cannot keep data in {self.paths.root}: {error.strerror}", "set REGIONAL_HOME to a directory of yours"
+            ) from None
         with (self.paths.supervisor / "up.lock").open("w") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,15 +152,27 @@ class Region:
     async def start_supervisor(self) -> None:
         if await self.running():
             return
+        paths.own_runtime()
+        with contextlib.suppress(FileNotFoundError):
+            read_json(self.paths.supervisor / "services.json", list[ServiceSpec])  # else a supervisor could not start
         self.paths.service_logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log = self.paths.service_logs / "supervisor.log"
         mark = running_mark(self.paths)
         mark.touch()
-        os.environ["REGIONAL_GUARDIAN_LOG"] = str(self.paths.service_logs / "supervisor.log")
+        os.environ["REGIONAL_GUARDIAN_LOG"] = str(log)
+        os.environ["REGIONAL_GUARDIAN_REF"] = str(identity_file(self.paths, "guardian"))
         os.environ["REGIONAL_RUNNING_MARK"] = str(mark)
         guardian.start(self.paths.region)
-        async with asyncio.timeout(20):
-            while not await self.running():
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(_SUPERVISOR_SECONDS):
+                while not await self.running():
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            said = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
+            raise UserError(
+                f"the supervisor does not answer after {_SUPERVISOR_SECONDS:.0f} s" + (f": {said[0]}" if said else ""),
+                f"`regionctl down` ends what is left of it; its log is {log}",
+            ) from None
 
     def _base_services(self, record: RegionRecord) -> list[ServiceSpec]:
         infra = Addresses(self.paths).block("region")
@@ -187,40 +210,59 @@ class Region:
 
     # -- down ---------------------------------------------------------------------------------------------------
 
-    async def down(self) -> bool:
+    async def down(self, *, purge: bool = False) -> bool:
         """True if something was stopped. Works also on what a killed supervisor and guardian left behind."""
         if not self.paths.root.exists():
             return False
+        if not self.paths.supervisor.exists():
+            raise UserError(f"{self.paths.root} is not the data of a region", "look what it is; nothing was done")
         with self._alone():
-            running_mark(self.paths).unlink(missing_ok=True)
-            try:
-                await self.client.shutdown()
-                stopped = True
-            except SupervisorGone:
-                stopped = await self._stop_leftovers()
-            for _ in range(100):
-                if not await self.running():
-                    break
-                await asyncio.sleep(0.02)
+            stopped = await self._stop()
+            if purge:
+                self._purge()
             return stopped
 
-    async def _stop_leftovers(self) -> bool:
-        refs = pods.running(self.paths)
-        for file in (self.paths.supervisor / "run").glob("*.json"):
-            with contextlib.suppress(OSError, msgspec.DecodeError):
-                ref = msgspec.json.decode(file.read_bytes(), type=ProcessRef)
-                if ref.alive():
-                    refs.append(ref)
-        await asyncio.gather(*(ref.stop(3.0) for ref in refs))
-        return bool(refs)
+    async def _stop(self) -> bool:
+        running_mark(self.paths).unlink(missing_ok=True)  # first: nothing may come back from here on
+        stopped = False
+        if await self.running():
+            with contextlib.suppress(SupervisorGone):
+                await self.client.shutdown()
+                stopped = True
+        return await self._stop_leftovers() or stopped
 
-    def purge(self) -> None:
-        """Remove all data. Only after `down`."""
+    async def _stop_leftovers(self) -> bool:
+        """What an orderly shutdown did not reach. The guardian goes first, or it would start a supervisor anew."""
+        found = False
+        for who in ("guardian", "supervisor"):
+            ref = _recorded(identity_file(self.paths, who))
+            if ref is not None:
+                with contextlib.suppress(TimeoutError):  # the end of an orderly shutdown: they leave by themselves
+                    await asyncio.wait_for(ref.wait(), 1.0)
+            if ref is not None and ref.alive():
+                found = True
+                await ref.stop(_LEAVING_SECONDS if who == "supervisor" else 0.5)
+        refs = [ref for file in (self.paths.supervisor / "run").glob("*.json") if (ref := _recorded(file))]
+        nodes = [ref for file in (self.paths.supervisor / "run").glob("*-node.json") if (ref := _recorded(file))]
+        await asyncio.gather(*(ref.stop(3.0) for ref in nodes))
+        found |= await pods.stop_all(self.paths)
+        await asyncio.gather(*(ref.stop(3.0) for ref in refs))
+        return found or bool(refs)
+
+    def _purge(self) -> None:
         Addresses(self.paths).release_all()
         shutil.rmtree(self.paths.root, ignore_errors=True)
         shutil.rmtree(socket_path(self.paths).parent, ignore_errors=True)
         if self.paths.root.exists():
             raise UserError(f"could not remove {self.paths.root}", "look who owns the files there")
+
+
+def _recorded(file: Path) -> ProcessRef | None:
+    try:
+        ref = msgspec.json.decode(file.read_bytes(), type=ProcessRef)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return ref if ref.alive() else None
 
 
 @contextlib.asynccontextmanager

@@ -22,14 +22,16 @@ import aiohttp
 import msgspec
 
 from regional.core.clock import Clock, SystemClock, rfc3339
-from regional.core.process import ProcessRef, start_ticks
+from regional.core.process import ProcessRef, is_stopped, start_ticks
 from regional.core.spawn import SpawnError, SpawnRequest, spawn
+from regional.local import postgres_door
 from regional.local.ports import holder
 from regional.local.supervisor_client import ServiceSpec, ServiceStatus
 
 log = logging.getLogger(__name__)
 
 _PROBE_INTERVAL = 0.05
+_DOOR_SECONDS, _DOOR_MISSES = 10.0, 3
 _BACKOFF_FIRST, _BACKOFF_CAP, _SETTLED_SECONDS = 0.1, 5.0, 10.0
 
 
@@ -58,7 +60,9 @@ class Service:
         return self._ready.is_set()
 
     def status(self) -> ServiceStatus:
-        state = self._state
+        state, message = self._state, self._message
+        if self._ref is not None and state == "ready" and is_stopped(self._ref.pid):
+            state, message = "stopped", f"by a signal; `kill -CONT {self._ref.pid}` lets it go on"
         return ServiceStatus(
             name=self.spec.name,
             description=self.spec.description,
@@ -67,7 +71,7 @@ class Service:
             pid=self._ref.pid if self._ref and state in ("ready", "starting") else 0,
             since=rfc3339(self._since),
             restarts=self._restarts,
-            message=self._message,
+            message=message,
             log=str(self._log_file),
         )
 
@@ -138,7 +142,7 @@ class Service:
                     self.hopeless = False
                     self._set("ready")
                     self._ready.set()
-                    await self._ref.wait()
+                    await self._until_dead_or_doorless(self._ref)
                 message = f"process {self._ref.pid} ended"
             except (OSError, SpawnError) as error:
                 message = f"cannot start: {error}"
@@ -209,6 +213,17 @@ class Service:
                 return
             await self._clock.sleep(_PROBE_INTERVAL)
 
+    async def _until_dead_or_doorless(self, ref: ProcessRef) -> None:
+        """A process that lives but cannot be reached any more (its socket was removed, say) is started anew."""
+        missed = 0
+        while ref.alive():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ref.wait(), _DOOR_SECONDS)
+            missed = missed + 1 if await door_is_gone(self.spec.ready) else 0
+            if missed >= _DOOR_MISSES and ref.alive():
+                log.warning("it lives but nobody can reach it", extra={"service": self.spec.name, "pid": ref.pid})
+                await ref.stop(self.spec.stop_grace, signal.Signals[f"SIG{self.spec.stop_signal}"])
+
 
 _children: set[asyncio.Task[None]] = set()
 
@@ -249,9 +264,38 @@ async def probe(ready: str) -> bool:
             writer.close()
         elif kind in ("http", "https"):
             return await _answers(ready)
+        elif kind == "postgres":
+            return await postgres_door.lets_in(*_host_and_port(target))
         return True
     except (OSError, TimeoutError, aiohttp.ClientError):
         return False
+
+
+async def door_is_gone(ready: str) -> bool:
+    """Refused at once, or no socket there, or a PostgreSQL that never lets anybody in again. Slow is not gone: a loaded
+    or a stopped process keeps its door."""
+    kind, _, target = ready.partition(":")
+    try:
+        if kind == "unix":
+            _, writer = await asyncio.wait_for(asyncio.open_unix_connection(target), 2)
+            writer.close()
+        elif kind == "tcp":
+            await _connect(*target.rsplit(":", 1))
+        elif kind == "postgres":
+            return await postgres_door.is_stuck(*_host_and_port(target))
+        elif kind in ("http", "https"):
+            address = urllib.parse.urlsplit(ready)
+            await _connect(str(address.hostname), str(address.port))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except (OSError, TimeoutError):
+        return False
+    return False
+
+
+def _host_and_port(target: str) -> tuple[str, int]:
+    host, _, port = target.rpartition(":")
+    return host, int(port)
 
 
 async def _connect(host: str, port: str) -> None:

@@ -30,12 +30,13 @@ def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = N
         check=False,
     )
     if result.returncode != 0 and ok:
-        raise UserError(f"git {arguments[0]} failed: {(result.stderr or result.stdout).strip().splitlines()[-1:]}")
+        said = (result.stderr or result.stdout).strip().splitlines()
+        raise UserError(f"git {arguments[0]} failed: {said[-1] if said else f'exit code {result.returncode}'}")
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
-def publish(checkout: Path, region: RegionPaths, environment: str, *, worktree: bool) -> str:
-    """The commit that the region now follows."""
+def declared(checkout: Path, region: RegionPaths, environment: str, *, worktree: bool) -> str:
+    """The commit that declares the region. Raises UserError if there is none; leaves nothing behind."""
     if shutil.which("git") is None:
         raise UserError("git is not installed", "apt-get install git")
     if not git("rev-parse", "--git-dir", cwd=checkout, ok=False):
@@ -55,6 +56,11 @@ def publish(checkout: Path, region: RegionPaths, environment: str, *, worktree: 
             "declare it in config.yaml, run `regionctl config render`"
             + ("" if worktree else " and commit, or use --worktree"),
         )
+    return commit
+
+
+def publish(checkout: Path, region: RegionPaths, commit: str) -> None:
+    """From now on the region follows that commit."""
     bare = region.git
     if not (bare / "HEAD").exists():
         bare.mkdir(parents=True, exist_ok=True)
@@ -62,7 +68,6 @@ def publish(checkout: Path, region: RegionPaths, environment: str, *, worktree: 
         git("config", "receive.shallowUpdate", "true", cwd=bare)
     if current(region) != commit:
         git("push", "-q", "--force", str(bare), f"{commit}:refs/heads/{BRANCH}", cwd=checkout)
-    return commit
 
 
 def current(region: RegionPaths) -> str:

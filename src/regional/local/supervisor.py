@@ -20,9 +20,10 @@ from typing import IO, Any
 import msgspec
 
 from regional.core import paths
-from regional.core.files import write_json
+from regional.core.files import read_json, write_json
 from regional.core.logs import setup_logging
 from regional.core.loop import run
+from regional.core.problems import UserError
 from regional.core.process import ProcessRef
 from regional.core.settings import load
 from regional.local import pods
@@ -32,6 +33,7 @@ from regional.local.supervisor_client import ServiceSpec, socket_path
 log = logging.getLogger(__name__)
 
 WARM = "warm"
+_DOOR_SECONDS = 2.0
 _LAST = ("aws", WARM)  # stopped last: others may still need them while they leave
 
 
@@ -59,7 +61,7 @@ class Supervisor:
 
     def _stored(self) -> list[ServiceSpec]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=list[ServiceSpec])
+            return read_json(self._file, list[ServiceSpec])
         except FileNotFoundError:
             return []
 
@@ -150,8 +152,13 @@ class Supervisor:
 
 
 def running_mark(region: paths.RegionPaths) -> Path:
-    """Exists while the region is meant to run: `up` makes it, an orderly shutdown removes it."""
+    """Exists while the region is meant to run: `up` makes it, `down` and an orderly shutdown remove it."""
     return region.supervisor / "running"
+
+
+def identity_file(region: paths.RegionPaths, who: str) -> Path:
+    """Where the region's `supervisor` and `guardian` say which processes they are."""
+    return region.supervisor / f"{who}.json"
 
 
 async def _serve(settings: Settings) -> None:
@@ -160,13 +167,12 @@ async def _serve(settings: Settings) -> None:
     if lock is None:
         log.error("another supervisor runs this region")
         return
-    socket = socket_path(region)
-    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    socket.unlink(missing_ok=True)
+    write_json(identity_file(region, "supervisor"), ProcessRef.of(os.getpid()))
     supervisor = Supervisor(region)
     supervisor.start()
-    server = await asyncio.start_unix_server(supervisor.answer, str(socket), limit=16 * 1024 * 1024)
-    watch = asyncio.create_task(_watch_guardian(settings))
+    door = _Door(supervisor, socket_path(region))
+    await door.open()
+    watches = [asyncio.create_task(_watch_guardian(settings, region)), asyncio.create_task(door.keep_open())]
     loop = asyncio.get_running_loop()
     leaving = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -176,13 +182,55 @@ async def _serve(settings: Settings) -> None:
         [asyncio.create_task(supervisor.stopped.wait()), asyncio.create_task(leaving.wait())],
         return_when=asyncio.FIRST_COMPLETED,
     )
-    watch.cancel()
+    for watch in watches:
+        watch.cancel()
     if not supervisor.stopped.is_set():
         await supervisor.shutdown()
-    server.close()
-    socket.unlink(missing_ok=True)
+    door.close()
     running_mark(region).unlink(missing_ok=True)
     lock.close()
+
+
+class _Door:
+    """The socket that `regionctl` speaks to. Runtime directories get cleaned (a user logs out): it is opened again."""
+
+    def __init__(self, supervisor: Supervisor, socket: Path) -> None:
+        self._supervisor = supervisor
+        self._socket = socket
+        self._server: asyncio.Server | None = None
+        self._inode = 0
+
+    async def open(self) -> None:
+        paths.own_runtime()
+        self._socket.parent.mkdir(exist_ok=True, mode=0o700)
+        self._socket.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(
+            self._supervisor.answer, str(self._socket), limit=16 * 1024 * 1024
+        )
+        self._inode = self._socket.stat().st_ino
+
+    async def keep_open(self) -> None:
+        while True:
+            await asyncio.sleep(_DOOR_SECONDS)
+            with contextlib.suppress(OSError, UserError):
+                if self._is_ours():
+                    continue
+                log.warning("the supervisor's socket is gone; opening it again", extra={"socket": str(self._socket)})
+                if self._server is not None:
+                    self._server.close()
+                await self.open()
+
+    def _is_ours(self) -> bool:
+        try:
+            return self._socket.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._is_ours():
+            self._socket.unlink(missing_ok=True)
 
 
 async def _only_one(region: paths.RegionPaths) -> IO[bytes] | None:
@@ -198,7 +246,7 @@ async def _only_one(region: paths.RegionPaths) -> IO[bytes] | None:
     return None
 
 
-async def _watch_guardian(settings: Settings) -> None:
+async def _watch_guardian(settings: Settings, region: paths.RegionPaths) -> None:
     """The guardian restarts us; we restart it. It only has to outlive one of the two."""
     from regional.local import guardian
 
@@ -208,6 +256,8 @@ async def _watch_guardian(settings: Settings) -> None:
         if ref is not None:
             await ref.wait()
         await asyncio.sleep(0.1)
+        if not running_mark(region).exists():
+            return  # `down` is at work
         with contextlib.suppress(OSError):
             pid = guardian.start(settings.region, supervisor_pid=os.getpid())
             log.warning("guardian was gone; started another", extra={"pid": pid})
@@ -215,7 +265,11 @@ async def _watch_guardian(settings: Settings) -> None:
 
 def main(argv: list[str]) -> int:
     setup_logging("supervisor")
-    run(_serve(load(Settings, argv, {})))
+    try:
+        run(_serve(load(Settings, argv, {})))
+    except UserError as error:
+        log.error("the supervisor cannot run", extra={"reason": error.message, "hint": error.hint})
+        return 1
     return 0
 
 

@@ -25,7 +25,7 @@ class ServiceSpec(msgspec.Struct, frozen=True):
     user: str = ""  # run as this user when we are root
     cwd: str = ""
     address: str = ""  # what `regionctl status` shows
-    ready: str = ""  # tcp:HOST:PORT | https:URL (any answer counts) | http:URL | unix:PATH | "" (at once)
+    ready: str = ""  # tcp:HOST:PORT | postgres:HOST:PORT | https:URL (any answer counts) | http:URL | unix:PATH
     needs: list[str] = []
     stop_signal: Literal["TERM", "INT", "QUIT"] = "TERM"
     stop_grace: float = 5.0
@@ -34,7 +34,7 @@ class ServiceSpec(msgspec.Struct, frozen=True):
 class ServiceStatus(msgspec.Struct):
     name: str
     description: str
-    state: Literal["starting", "ready", "waiting", "failed", "stopped"]
+    state: Literal["starting", "ready", "waiting", "failed", "stopped"]  # stopped: by us, or by a signal (SIGSTOP)
     address: str
     pid: int = 0
     since: str = ""  # RFC 3339: when it entered this state
@@ -56,12 +56,13 @@ class SupervisorGone(UserError):
 
 
 class SupervisorClient:
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, region: str = "") -> None:
         self._socket = socket
+        self._region = region
 
     @classmethod
     def of(cls, region: paths.RegionPaths) -> SupervisorClient:
-        return cls(socket_path(region))
+        return cls(socket_path(region), region.region)
 
     async def ensure(self, spec: ServiceSpec, timeout: float = 30.0) -> ServiceStatus:
         """Create or update, and return once it is ready. Raises UserError with the reason and the log's last lines."""
@@ -89,7 +90,8 @@ class SupervisorClient:
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=16 * 1024 * 1024)
         except OSError as error:
-            raise SupervisorGone("the region is not running", "start it with `regionctl up`") from error
+            name = f" {self._region}" if self._region else ""
+            raise SupervisorGone(f"region{name} is not running", f"start it with `regionctl up{name}`") from error
         try:
             writer.write(msgspec.json.encode(request) + b"\n")
             await writer.drain()

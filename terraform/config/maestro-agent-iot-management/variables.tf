@@ -78,3 +78,9 @@ variable "regional_aws_account_id" {
   description = "Account of the Regional Cluster."
   type        = string
 }
+
+variable "hosted_cluster_capacity" {
+  description = "How many hosted clusters may be placed on it; registered with the region."
+  type        = number
+  default     = 100
+}

@@ -79,6 +79,12 @@ variable "regional_aws_account_id" {
   type        = string
 }
 
+variable "hosted_cluster_capacity" {
+  description = "How many hosted clusters may be placed on it; registered with the region."
+  type        = number
+  default     = 100
+}
+
 variable "ca_certificate_pem" {
   description = "Output of certificate-authority."
   type        = string

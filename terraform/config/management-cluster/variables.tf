@@ -79,6 +79,12 @@ variable "regional_aws_account_id" {
   type        = string
 }
 
+variable "hosted_cluster_capacity" {
+  description = "How many hosted clusters may be placed on it; registered with the region."
+  type        = number
+  default     = 100
+}
+
 variable "agent_cert_secret_arn" {
   description = "Output of maestro-agent-iot-management."
   type        = string

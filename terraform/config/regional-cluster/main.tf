@@ -20,6 +20,15 @@ resource "aws_vpc_security_group_ingress_rule" "database" {
   to_port                      = 5432
 }
 
+resource "aws_vpc_security_group_ingress_rule" "platform_api" {
+  security_group_id            = module.cluster.security_group_id
+  description                  = "The Platform API from its load balancer"
+  referenced_security_group_id = var.api_security_group_id
+  ip_protocol                  = "tcp"
+  from_port                    = var.platform_api_port
+  to_port                      = var.platform_api_port
+}
+
 module "maestro_server_identity" {
   source          = "../../modules/pod-identity"
   cluster_name    = module.cluster.name
@@ -34,6 +43,14 @@ module "clm_identity" {
   namespace       = "clm"
   service_account = "clm"
   secret_arns     = [var.clm_db_secret_arn]
+}
+
+module "platform_api_identity" {
+  source          = "../../modules/pod-identity"
+  cluster_name    = module.cluster.name
+  namespace       = "platform-api"
+  service_account = "platform-api-sa"
+  secret_arns     = [var.gateway_secret_arn, var.platform_api_config_secret_arn]
 }
 
 module "bootstrap" {

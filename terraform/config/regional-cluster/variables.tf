@@ -99,6 +99,27 @@ variable "server_config_secret_arn" {
   type        = string
 }
 
+variable "api_security_group_id" {
+  description = "Output of api-gateway."
+  type        = string
+}
+
+variable "gateway_secret_arn" {
+  description = "Output of api-gateway."
+  type        = string
+}
+
+variable "platform_api_config_secret_arn" {
+  description = "Output of api-gateway."
+  type        = string
+}
+
+variable "platform_api_port" {
+  description = "Where the Platform API's pods listen."
+  type        = number
+  default     = 8000
+}
+
 variable "kubernetes_version" {
   description = "EKS version."
   type        = string

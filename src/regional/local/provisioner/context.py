@@ -13,7 +13,7 @@ from regional.local.supervisor_client import SupervisorClient, socket_path
 
 EngineName = Literal["local", "terraform"]
 
-BROKER_ADDRESS, DATABASE_ADDRESS, REGION_BLOCK = 2, 1, "region"
+BROKER_ADDRESS, DATABASE_ADDRESS, GATEWAY_ADDRESS, REGION_BLOCK = 2, 1, 4, "region"
 
 
 class Context:
@@ -55,6 +55,9 @@ class Context:
 
     def broker_address(self) -> str:
         return self.addresses.block(REGION_BLOCK).infra(BROKER_ADDRESS)
+
+    def gateway_address(self) -> str:
+        return self.addresses.block(REGION_BLOCK).infra(GATEWAY_ADDRESS)
 
     def close(self) -> None:
         for door in self._accounts.values():

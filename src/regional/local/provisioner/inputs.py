@@ -57,6 +57,7 @@ class RegionalInputs(CommonInputs, kw_only=True, frozen=True):
 class ManagementInputs(CommonInputs, kw_only=True, frozen=True):
     cluster_id: ClusterId
     regional_aws_account_id: AccountId
+    hosted_cluster_capacity: int = 100
 
     @property
     def name(self) -> str:

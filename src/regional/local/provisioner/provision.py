@@ -19,7 +19,7 @@ import msgspec
 
 from regional.cloud.parameters import resolve_tree
 from regional.core.problems import UserError
-from regional.local.provisioner import certificates
+from regional.local.provisioner import certificates, edge
 from regional.local.provisioner.certificates import Bundle, Signing
 from regional.local.provisioner.context import Context
 from regional.local.provisioner.inputs import CommonInputs, ManagementInputs, RegionalInputs, variables
@@ -132,6 +132,8 @@ def _finish(root: Root, inputs: CommonInputs, context: Context, bundle: Bundle |
         assert isinstance(inputs, ManagementInputs)
         regional = context.account(inputs.regional_aws_account_id, inputs.region)
         certificates.carry_over(regional, door, inputs)
+    if root.name == "api-gateway" and outputs.get("rest_api_id"):
+        edge.publish_stage(door, outputs["rest_api_id"], outputs["deployment_id"])
     save_outputs(door, account, root.name, inputs, outputs)
 
 

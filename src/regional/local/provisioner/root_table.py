@@ -10,6 +10,7 @@ import msgspec
 from regional.local.provisioner.context import Context
 from regional.local.provisioner.inputs import CommonInputs, ManagementInputs, RegionalInputs
 from regional.local.provisioner.roots import (
+    api_gateway,
     broker,
     certificate_authority,
     database,
@@ -50,7 +51,8 @@ ROOTS: dict[str, Root] = {
         _root("database", database, "network"),
         _root("certificate-authority", certificate_authority),
         _root("broker", broker, "certificate-authority"),
-        _root("regional-cluster", regional_cluster, "network", "database", "broker"),
+        _root("api-gateway", api_gateway, "network"),
+        _root("regional-cluster", regional_cluster, "network", "database", "broker", "api-gateway"),
         _root("maestro-agent-iot-regional", maestro_agent_iot_regional, "certificate-authority"),
         _root("maestro-agent-iot-management", maestro_agent_iot_management),
         _root("management-cluster", management_cluster, "maestro-agent-iot-management"),

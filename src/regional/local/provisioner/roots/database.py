@@ -77,7 +77,7 @@ def service_spec(server: Server) -> ServiceSpec:
         user=server.user,
         cwd="/",
         address=f"{server.address}:{PORT}",
-        ready=f"tcp:{server.address}:{PORT}",
+        ready=f"postgres:{server.address}:{PORT}",
         stop_signal="INT",  # fast shutdown: ends sessions, writes a checkpoint
         stop_grace=10.0,
     )

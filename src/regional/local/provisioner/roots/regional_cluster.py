@@ -17,6 +17,10 @@ class Inputs(RegionalInputs, kw_only=True, frozen=True):
     clm_db_secret_arn: str
     server_cert_secret_arn: str
     server_config_secret_arn: str
+    api_security_group_id: str
+    gateway_secret_arn: str
+    platform_api_config_secret_arn: str
+    platform_api_port: int = 8000
     kubernetes_version: str = "1.34"
     image: str = "regional/regional:0.1.0"
 
@@ -39,6 +43,8 @@ async def apply(inputs: Inputs, context: Context) -> ClusterOutputs:
             inputs.clm_db_secret_arn,
             inputs.server_cert_secret_arn,
             inputs.server_config_secret_arn,
+            inputs.gateway_secret_arn,
+            inputs.platform_api_config_secret_arn,
         ],
     )
     return await run_cluster(request, inputs, context)

@@ -1,0 +1,311 @@
+"""`regionctl bundle` and `regionctl work`: what Maestro carries to management clusters, and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from regional.cli.cluster import confirm
+from regional.cli.customer import TIMED_OUT, Completions, Document, Session, api_command, is_id
+from regional.cli.given import read_document
+from regional.cli.output import age, output_option, print_table, print_value
+from regional.cli.waiting import Progress, until, wait_options
+from regional.core.problems import UserError
+
+BUNDLES = "/api/v0/resource_bundles"
+REQUEST_ID = "regional.io/request-id"
+
+bundle_argument = click.argument("bundle_name", metavar="NAME|ID", shell_complete=Completions.bundles)
+to_option = click.option(
+    "--to", "consumer", metavar="MC", shell_complete=Completions.management_clusters, help="Only of this one."
+)
+
+
+@click.group()
+def bundle() -> None:
+    """Resource bundles: manifests on their way to a management cluster, and the status that came back.
+
+    \b
+    Needs an account that may run the region.
+      regionctl bundle list
+      regionctl bundle describe NAME       also says why a bundle is not applied
+    """
+
+
+@bundle.command("list")
+@to_option
+@click.option("--limit", type=click.IntRange(1), help="At most so many, newest first; all of them if absent.")
+@output_option
+@api_command
+def list_command(session: Session, consumer: str | None, limit: int | None, output: str) -> int:
+    """Resource bundles of the region, newest first.
+
+    \b
+    Examples:
+      regionctl bundle list
+      regionctl bundle list --to mc01
+      regionctl bundle list -o json | jq -r '.items[] | select(.delivery.state != "applied") | .name'
+    """
+    query = {"orderBy": "created_at desc"}
+    if consumer:
+        query["search"] = f"consumer_name = '{_quoted(consumer)}'"
+    found = list(session.numbered_pages(BUNDLES, query, most=limit or 0))
+    if output in ("json", "yaml"):
+        print_value({"kind": "ResourceBundleList", "total": len(found), "items": found}, output)
+        return 0
+    if not found:
+        click.echo("no resource bundles" + (f" for {consumer}" if consumer else ""), err=True)
+        return 0
+    wide = output == "wide"
+    headers = ["NAME", "MC", "VERSION", "APPLIED", "AVAILABLE", "AGE", "WAITS FOR"]
+    rows = [
+        [
+            name_of(b),
+            b["consumer_name"],
+            str(b["version"]),
+            _condition(b, "Applied") or "-",
+            _condition(b, "Available") or "-",
+            age(b["created_at"]),
+            str((b.get("delivery") or {}).get("reason", "")),
+        ]
+        for b in found
+    ]
+    if wide:
+        headers[1:1] = ["ID", "SOURCE", "OBJECTS"]
+        for row, document in zip(rows, found, strict=True):
+            row[1:1] = [document["id"], document.get("source", ""), str(len(document.get("manifests") or []))]
+    print_table(headers, rows)
+    return 0
+
+
+@bundle.command()
+@bundle_argument
+@to_option
+@output_option
+@api_command
+def describe(session: Session, bundle_name: str, consumer: str | None, output: str) -> int:
+    """One resource bundle: its objects, what came back about each, and if it is not applied, why.
+
+    \b
+    Examples:
+      regionctl bundle describe maestro-payload-test
+      regionctl bundle describe maestro-payload-test --to mc01 -o yaml
+    """
+    found = _find(session, bundle_name, consumer)
+    if output in ("json", "yaml"):
+        print_value(found, output)
+    else:
+        _describe(found)
+    return 0
+
+
+def _describe(found: Document) -> None:
+    from regional.cli.described import conditions, facts, moment_of, section
+
+    status = found.get("status") or {}
+    delivery = found.get("delivery") or {}
+    annotations = (found.get("metadata") or {}).get("annotations") or {}
+    applied = _condition(found, "Applied")
+    why = str(delivery.get("reason", ""))
+    facts(
+        [
+            ("Name", name_of(found)),
+            ("ID", found["id"]),
+            ("For", found["consumer_name"]),
+            ("From", str(found.get("source", ""))),
+            ("Version", f"{found['version']}" + (f" (status is of {status['ObservedVersion']})" if status else "")),
+            ("Applied", applied or "no status has come back"),
+            ("Why not", why if applied != "True" or delivery.get("state") != "applied" else ""),
+            ("Created", f"{moment_of(found['created_at'])} ({age(found['created_at'])} ago)"),
+            ("Deleting", f"since {moment_of(found['deleted_at'])}" if found.get("deleted_at") else ""),
+            ("Request", str(annotations.get(REQUEST_ID, ""))),
+        ]
+    )
+    conditions(status.get("conditions") or [])
+    section("Objects")
+    reported = {
+        (meta.get("kind"), meta.get("namespace", ""), meta.get("name")): entry
+        for entry in status.get("resourceStatus") or []
+        if (meta := entry.get("resourceMeta") or {})
+    }
+    for manifest in found.get("manifests") or []:
+        meta = manifest.get("metadata") or {}
+        entry = reported.get((manifest.get("kind"), meta.get("namespace", ""), meta.get("name")), {})
+        where = f"{meta['namespace']}/" if meta.get("namespace") else ""
+        said = [f"{c['type']}={c['status']}" for c in entry.get("conditions") or []]
+        click.echo(f"  {manifest.get('kind')} {where}{meta.get('name')}: {', '.join(said) or 'nothing came back yet'}")
+        for failed in (c for c in entry.get("conditions") or [] if c["status"] == "False" and c.get("message")):
+            click.echo(f"    {failed['type']}: {failed['message']}")
+        for value in (entry.get("statusFeedback") or {}).get("values") or []:
+            click.echo(f"    {value['name']} = {_short(value.get('fieldValue') or {})}")
+
+
+def _short(value: Document) -> str:
+    found = next((str(content) for kind, content in value.items() if kind != "type"), "")
+    return found if len(found) <= 100 else found[:99] + "…"
+
+
+@bundle.command()
+@bundle_argument
+@to_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@wait_options
+@api_command
+def delete(session: Session, bundle_name: str, consumer: str | None, yes: bool, wait: bool, timeout: float) -> int:
+    """Delete a resource bundle; its agent removes the objects and then says so.
+
+    A cluster's own bundle comes back as long as the cluster is there: delete the cluster instead.
+
+    \b
+    Example:
+      regionctl bundle delete maestro-payload-test --yes --wait
+    """
+    from regional.gateway.client import ApiError
+
+    found = _find(session, bundle_name, consumer)
+    name = name_of(found)
+    confirm(f"Delete bundle {name} and its objects on {found['consumer_name']}?", yes)
+    progress = Progress()
+    session.call("DELETE", f"{BUNDLES}/{found['id']}")
+    if not wait:
+        click.echo(f"bundle {name} is being deleted")
+        return 0
+    progress.step("accepted", progress.elapsed, found["id"])
+
+    def look() -> Document | None:
+        try:
+            left = session.get(f"{BUNDLES}/{found['id']}")
+        except ApiError as error:
+            if error.status == 404:
+                return found
+            raise
+        progress.waiting("gone", str((left.get("delivery") or {}).get("reason", "")))
+        return None
+
+    _until(look, timeout, progress, f"bundle {name} is not gone after {timeout:g} s", found["id"])
+    progress.step("gone", progress.elapsed)
+    click.echo(f"bundle {name} is deleted")
+    return 0
+
+
+@click.group()
+def work() -> None:
+    """Work: a ManifestWork sent by hand to one management cluster (it becomes a resource bundle).
+
+    \b
+    Needs an account that may run the region.
+      regionctl work create -f examples/work/payload.json --wait
+      regionctl bundle describe maestro-payload-test
+    """
+
+
+@work.command("create")
+@click.option(
+    "-f",
+    "--file",
+    required=True,
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="JSON or YAML: the API's body with cluster_id and data, or a ManifestWork alone; - is stdin.",
+)
+@click.option(
+    "--to", "consumer", metavar="MC", shell_complete=Completions.management_clusters, help="Over the file's cluster_id."
+)
+@click.option("--name", help="Over the ManifestWork's own name, to send one file more than once.")
+@wait_options
+@output_option
+@api_command
+def create_work(
+    session: Session, file: str, consumer: str | None, name: str | None, wait: bool, timeout: float, output: str
+) -> int:
+    """Send a ManifestWork to a management cluster; with --wait until its agent says that it is applied.
+
+    \b
+    Examples:
+      regionctl work create -f examples/work/payload.json --to mc01 --wait
+      regionctl work create -f work.yaml --to mc02 --name second-try
+    """
+    body = read_document(file)
+    if body.get("kind") == "ManifestWork":
+        body = {"data": body}
+    if consumer:
+        body["cluster_id"] = consumer
+    if name and isinstance(body.get("data"), dict):
+        data = body["data"]
+        body["data"] = data | {"metadata": dict(data.get("metadata") or {}) | {"name": name}}
+    progress = Progress()
+    made = session.call("POST", "/api/v0/work", body).json()
+    if wait:
+        progress.step("accepted", progress.elapsed, made["id"])
+
+        def look() -> Document | None:
+            found: Document = session.get(f"{BUNDLES}/{made['id']}")
+            delivery = found.get("delivery") or {}
+            if delivery.get("state") == "applied":
+                return found
+            progress.waiting("applied", str(delivery.get("reason", "")))
+            return None
+
+        late = f"work {made['name']} is not applied on {made['cluster_id']} after {timeout:g} s"
+        found = _until(look, timeout, progress, late, made["id"])
+        progress.step("applied", progress.elapsed, f"on {made['cluster_id']}")
+        made = made | {"status": found.get("status") or {}}
+    if output in ("json", "yaml"):
+        print_value(made, output)
+    else:
+        said = f"is applied on {made['cluster_id']}" if wait else f"accepted for {made['cluster_id']}"
+        click.echo(f"work {made['name']} {said}: {made['id']}")
+        if not wait:
+            click.echo(f"what came back: regionctl bundle describe {made['id']}", err=True)
+    return 0
+
+
+def _until(
+    look: Callable[[], Document | None], timeout: float, progress: Progress, late: str, bundle_id: str
+) -> Document:
+    why = f"regionctl bundle describe {bundle_id}"
+    error = UserError(late, f"why: {why}", TIMED_OUT)
+    return until(look, timeout, progress, late=error, stopped=f"stopped watching; look again: {why}")
+
+
+def _find(session: Session, given: str, consumer: str | None) -> Document:
+    from regional.gateway.client import ApiError
+
+    if is_id(given):
+        try:
+            return dict(session.get(f"{BUNDLES}/{given}"))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            raise UserError(f"there is no resource bundle {given}", "regionctl bundle list") from None
+    search = named(given) + (f" and consumer_name = '{_quoted(consumer)}'" if consumer else "")
+    found = list(session.numbered_pages(BUNDLES, {"search": search}, most=100))
+    if not found:
+        raise UserError(
+            f"there is no resource bundle {given!r}" + (f" for {consumer}" if consumer else ""), "regionctl bundle list"
+        )
+    if len(found) > 1:
+        listed = ", ".join(f"{b['id']} for {b['consumer_name']}" for b in found[:5])
+        raise UserError(f"{len(found)} bundles have the name {given}: {listed}", "say --to MC, or give the id")
+    return found[0]
+
+
+def named(given: str) -> str:
+    """Maestro's search for `name_of`."""
+    return f"(name = '{_quoted(given)}' or payload->'metadata'->>'name' = '{_quoted(given)}')"
+
+
+def name_of(found: Document) -> str:
+    """A bundle made without a name has its id for one; its ManifestWork's name says more."""
+    inside = (found.get("metadata") or {}).get("name")
+    return str(inside if inside and found.get("name") in (None, found["id"]) else found.get("name") or found["id"])
+
+
+def _quoted(text: str) -> str:
+    """For Maestro's search, whose strings stand in single quotes."""
+    return text.replace("'", "''")
+
+
+def _condition(found: Document, kind: str) -> str:
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((str(c["status"]) for c in conditions if c["type"] == kind), "")
