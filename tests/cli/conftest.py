@@ -29,10 +29,21 @@ from regional.platform_api.operations import Region as ApiRegion
 from tests.clm.conftest import Region, add_management_cluster, postgres_server, region
 from tests.cloud.conftest import Host
 from tests.gateway.conftest import REGION, Door, Identities, authority, aws_host, running_edge
-from tests.maestro.conftest import broker, cluster, maestro, shared_postgres
+from tests.maestro.conftest import broker, cluster, database, maestro, shared_database, shared_postgres
 from tests.maestro.harness import Maestro
 
-__all__ = ["authority", "aws_host", "broker", "cluster", "maestro", "postgres_server", "region", "shared_postgres"]
+__all__ = [
+    "authority",
+    "aws_host",
+    "broker",
+    "cluster",
+    "database",
+    "maestro",
+    "postgres_server",
+    "region",
+    "shared_database",
+    "shared_postgres",
+]
 
 NOWHERE = "http://127.0.0.1:1"
 _PROGRAM = "import sys; from regional.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -65,3 +65,28 @@ def test_a_failed_write_leaves_the_old_file_whole(tmp_path: Path) -> None:
         pass
     assert file.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["state.json"]
+
+
+async def test_a_process_is_not_over_before_its_last_thread_is() -> None:
+    """A zombie of a first thread says little: locks and ports are held until the last one has ended."""
+    program = (
+        "import ctypes, platform, sys, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "print('ready', flush=True)\n"
+        "ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)\n"  # this thread's exit
+    )
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    assert child.stdout is not None
+    await child.stdout.readline()
+    process = ProcessRef.of(child.pid)
+    assert process is not None
+    while b") Z " not in Path(f"/proc/{child.pid}/stat").read_bytes():
+        await asyncio.sleep(0.01)
+    assert process.alive()
+    waiting = asyncio.create_task(process.wait())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    assert process.signal(signal.SIGKILL)
+    await asyncio.wait_for(waiting, 10)
+    await child.wait()
+    assert not process.alive()

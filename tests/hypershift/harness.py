@@ -200,7 +200,8 @@ class Operated:
     async def clean_up(self) -> None:
         """Control planes of finished tests would only take memory from the next ones."""
         for name, namespace in self.made:
-            await self.client.delete(HYPERSHIFT, "HostedCluster", name, namespace, missing_ok=True)
+            with contextlib.suppress(ApiError):  # the test has failed on it already
+                await self.client.delete(HYPERSHIFT, "HostedCluster", name, namespace, missing_ok=True)
 
     async def create_pool(self, name: str, namespace: str, cluster: str, replicas: int, **changes: Any) -> Obj:
         return await self.client.create(node_pool(name, namespace, cluster, replicas=replicas, **changes))
@@ -231,8 +232,9 @@ class Operated:
         try:
             return await eventually(look)
         except AssertionError:
-            obj = await self.client.get_or_none(HYPERSHIFT, kind, name, namespace)
-            raise AssertionError(f"{condition} is not {status} {reason}: {json.dumps(obj, indent=1)}") from None
+            raise AssertionError(
+                f"{condition} is not {status} {reason}: {await self._state(kind, name, namespace)}"
+            ) from None
 
     async def available(self, name: str, namespace: str) -> Obj:
         return await self.told("HostedCluster", name, namespace, "Available", "True")
@@ -253,8 +255,14 @@ class Operated:
         try:
             await eventually(look)
         except AssertionError:
-            left = await self.hosted(name, namespace)
-            raise AssertionError(f"still there: {json.dumps(left, indent=1)}") from None
+            raise AssertionError(f"still there: {await self._state('HostedCluster', name, namespace)}") from None
+
+    async def _state(self, kind: str, name: str, namespace: str) -> str:
+        """For whoever reads a failed test: the object, or why there is no API to ask."""
+        try:
+            return json.dumps(await self.client.get_or_none(HYPERSHIFT, kind, name, namespace), indent=1)
+        except ApiError as error:
+            return f"{error}\n{self.cluster.log_of('kube-api')[-3000:]}"
 
     async def settled(self, name: str, namespace: str) -> None:
         """Nobody has written to it for a while."""

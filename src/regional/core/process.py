@@ -78,13 +78,17 @@ class ProcessRef(msgspec.Struct, frozen=True):
 
 
 def start_ticks(pid: int) -> int | None:
-    """None if there is no such process, or only its zombie."""
+    """None if there is no such process, or only its zombie.
+
+    Of a killed process the first thread may be a zombie while another one still waits for the disk: until that has
+    ended, too, its locks are held and its ports are taken.
+    """
     try:
         raw = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     fields = raw[raw.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
         return None
     return int(fields[19])
 
