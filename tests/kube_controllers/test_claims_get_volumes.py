@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regional.kube.controllers.volumes import DRIVER, HOLDS_FILES, IN_USE
+from regional.kube.controllers.volumes import IN_USE
+from regional.kube.disks import DRIVER, HOLDS_FILES
 from regional.kube.objects import Obj, finalizers_of, is_deleting, spec_of, status_of, uid_of
 from tests.kube_controllers.harness import Cluster, eventually
 

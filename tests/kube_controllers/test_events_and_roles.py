@@ -7,9 +7,9 @@ from pathlib import Path
 
 from regional.core.clock import SystemClock, rfc3339
 from regional.kube.controllers.context import Context, Informers
-from regional.kube.controllers.events import EventRecorder
 from regional.kube.controllers.expiry import EventExpiry
 from regional.kube.controllers.settings import ControllerSettings
+from regional.kube.events import EventRecorder
 from regional.kube.objects import Obj
 from tests.kube_controllers.harness import Cluster, deployment, eventually
 

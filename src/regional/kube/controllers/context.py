@@ -11,8 +11,8 @@ from typing import ClassVar
 from regional.core.clock import Clock, SystemClock
 from regional.core.reconcile import WorkQueue, run_workers
 from regional.kube.client import ApiError, ApiUnreachable, Client, Informer, Resource, without_managed_fields
-from regional.kube.controllers.events import EventRecorder
 from regional.kube.controllers.settings import ControllerSettings
+from regional.kube.events import EventRecorder
 from regional.kube.objects import Key, Obj, is_deleting, metadata_of, owner_of, uid_of
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from regional.kube.controllers.context import Context, Controller, Informers
 from regional.kube.controllers.daemonset import DaemonSetController
 from regional.kube.controllers.deployment import DeploymentController
 from regional.kube.controllers.endpoints import EndpointsController
-from regional.kube.controllers.events import EventRecorder
 from regional.kube.controllers.expiry import EventExpiry
 from regional.kube.controllers.garbage import GarbageCollector
 from regional.kube.controllers.job import JobController
@@ -25,6 +24,7 @@ from regional.kube.controllers.scheduler import Scheduler
 from regional.kube.controllers.settings import ControllerSettings
 from regional.kube.controllers.statefulset import StatefulSetController
 from regional.kube.controllers.volumes import VolumeController
+from regional.kube.events import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from regional.kube.client import ApiError
 from regional.kube.controllers.context import Context, Controller
 from regional.kube.controllers.pods import is_finished
+from regional.kube.disks import DRIVER, HOLDS_FILES, is_ours
 from regional.kube.objects import (
     Key,
     Obj,
@@ -29,9 +30,7 @@ from regional.kube.objects import (
     version_of,
 )
 
-DRIVER = "directory.regional.io"
 IN_USE = "kubernetes.io/pvc-protection"
-HOLDS_FILES = "external-provisioner.volume.kubernetes.io/finalizer"
 
 
 class VolumeController(Controller):
@@ -191,10 +190,6 @@ class VolumeController(Controller):
 def volume_name(claim: Obj) -> str:
     """One volume for one claim's life: a claim made anew under the same name starts empty."""
     return f"pvc-{uid_of(claim)}"
-
-
-def is_ours(volume: Obj) -> bool:
-    return bool((spec_of(volume).get("csi") or {}).get("driver") == DRIVER)
 
 
 def claims_of(pod: Obj) -> set[str]:

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from regional.kube.client import ApiError, Client, Informer
-from regional.kube.controllers.volumes import HOLDS_FILES, is_ours
+from regional.kube.disks import HOLDS_FILES, is_ours
 from regional.kube.objects import Obj, finalizers_of, is_deleting, name_of, spec_of, status_of, uid_of, version_of
 
 log = logging.getLogger(__name__)

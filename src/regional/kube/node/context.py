@@ -10,7 +10,7 @@ import msgspec
 
 from regional.core.clock import Clock
 from regional.kube.client import Client, Informer, without_managed_fields
-from regional.kube.controllers.events import EventRecorder
+from regional.kube.events import EventRecorder
 from regional.kube.node.claims import ClaimDirectories
 from regional.kube.node.environment import Lookup
 from regional.kube.node.hosts import hosts_file, service_hosts

@@ -24,7 +24,7 @@ from regional.core.problems import UserError
 from regional.core.settings import load
 from regional.core.web import stop_event
 from regional.kube.client import Client
-from regional.kube.controllers.events import EventRecorder
+from regional.kube.events import EventRecorder
 from regional.kube.node.claims import VolumeRemover
 from regional.kube.node.context import Cluster, NodeContext, NodeSettings
 from regional.kube.node.endpoints import Backend
