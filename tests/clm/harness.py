@@ -161,17 +161,26 @@ class Operator:
         }
         if await self._client.get_or_none("v1", "Secret", name, namespace) is None:
             await self._client.create(secret)
-        generation = live["metadata"]["generation"]
-        completed = {"state": "Completed", "version": "4.22.0", "image": "x"}
+        image = live["spec"]["release"]["image"]
+        completed = {"state": "Completed", "version": "4.22.0", "image": image}
         completed |= {"startedTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:00Z"}
+        await self._tell(live, [completed])
+
+    async def tell(self, cluster_id: str, history: list[Any], *conditions: dict[str, Any]) -> None:
+        """Available, besides what is said here."""
+        await self._tell(await self.hosted(cluster_id), history, *conditions)
+
+    async def _tell(self, live: Any, history: list[Any], *conditions: dict[str, Any]) -> None:
+        generation = live["metadata"]["generation"]
         live["status"] = {
-            "conditions": [_condition("Available", generation)],
+            "conditions": [_condition("Available", generation)]
+            + [_condition("", generation) | condition for condition in conditions],
             "controlPlaneVersion": {
-                "desired": {"version": "4.22.0", "image": "x"},
+                "desired": {key: history[0][key] for key in ("version", "image")},
                 "observedGeneration": generation,
-                "history": [completed],
+                "history": history,
             },
-            "kubeconfig": {"name": name},
+            "kubeconfig": {"name": f"{live['metadata']['name']}-admin-kubeconfig"},
             "controlPlaneEndpoint": {"host": "127.0.0.9", "port": 6443},
         }
         await self._client.update_status(live)

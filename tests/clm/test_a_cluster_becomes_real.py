@@ -16,7 +16,7 @@ from regional.clm.sentinel.main import Sentinel
 from regional.clm.sentinel.main import Settings as SentinelSettings
 from regional.maestro.client import MaestroClient
 from tests.clm.conftest import Region, until
-from tests.clm.harness import TASKS, Operator, adapter, reconciled, register, says, sentinel_and_adapter
+from tests.clm.harness import HYPERSHIFT, TASKS, Operator, adapter, reconciled, register, says, sentinel_and_adapter
 from tests.kube_controllers.harness import Cluster
 from tests.maestro.harness import Maestro, running
 
@@ -91,6 +91,35 @@ async def test_a_cluster_is_ready_only_by_what_came_back_and_goes_without_a_trac
     assert [row["kind"] for row in order] == ["NodePool", "Cluster"]
     told = (await clm.history("Cluster", made["id"]))["items"]
     assert "emptied" in [entry["change"] for entry in told]
+
+
+async def test_a_new_pool_waits_until_the_former_one_of_its_name_is_gone(
+    clm: ClmClient,
+    path: MaestroClient,
+    maestro: Maestro,
+    cluster: Cluster,
+) -> None:
+    operator = Operator(cluster)
+    await operator.prepare()
+    await register(path, "mc01")
+    await clm.create("ManagementCluster", "mc01", {})
+    made = await clm.create("Cluster", "demo", {})
+    former = await clm.create("NodePool", "workers", {"replicas": 1}, parent_id=made["id"])
+    async with running(operator.operate()):
+        async with maestro.agent(cluster.api.client("work-agent"), "mc01"):
+            await until(lambda: reconciled(clm, "NodePool", former["id"]), 60)
+        # Nobody takes the former one down now.
+        await clm.delete("NodePool", former["id"])
+        living = await clm.create("NodePool", "workers", {"replicas": 3}, parent_id=made["id"])
+        told = await until(lambda: says(clm, "NodePool", living["id"], "WaitingForFormerNodePool"))
+        assert told["message"] == "the former node pool workers is still being deleted"
+        own = bundle_id("mc01", f"nodepool-{living['id']}")
+        assert await path.get_bundle_or_none(own) is None
+        async with maestro.agent(cluster.api.client("work-agent"), "mc01"):
+            await until(lambda: reconciled(clm, "NodePool", living["id"]), 60)
+            assert await clm.get_or_none("NodePool", former["id"]) is None
+            found = await cluster.client.get(HYPERSHIFT, "NodePool", "demo-workers", f"cluster-{made['id']}")
+            assert found["spec"]["replicas"] == 3
 
 
 async def test_a_cluster_without_a_place_says_so_and_goes_on_when_there_is_one(

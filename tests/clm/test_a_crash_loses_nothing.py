@@ -14,7 +14,7 @@ from uuid import UUID
 from regional.clm.adapter.engine import ResourceGone
 from regional.clm.adapter.transport import bundle_id
 from regional.clm.client import ClmClient, ClmError, ClmUnreachable
-from regional.maestro.client import MaestroClient
+from regional.maestro.client import MaestroClient, MaestroUnreachable
 from tests.clm.conftest import Region, add_management_cluster, condition, until
 from tests.clm.harness import Operator, engines, register, roles
 from tests.kube_controllers.harness import Cluster
@@ -303,6 +303,46 @@ async def test_a_bundle_that_outlived_its_resource_is_swept_and_a_strangers_is_n
             await until(swept)
             stranger = await client.get_bundle(left["stranger"])
             assert "deleted_at" not in stranger
+
+
+async def test_a_bundle_that_could_not_be_swept_is_swept_by_the_next_life(
+    clm: ClmClient,
+    region: Region,
+    maestro: Maestro,
+    cluster: Cluster,
+) -> None:
+    """Maestro took no deletion, then the adapter was killed: the stream does not tell of the bundle again."""
+    from tests.clm.harness import adapter
+
+    class Deaf(MaestroClient):
+        async def delete_bundle(self, bundle_id: str, *, request_id: str | None = None) -> None:
+            raise MaestroUnreachable(0, "", "no answer")
+
+    made = await clm.create("Cluster", "demo", {})
+    await clm.delete("Cluster", made["id"])
+    await clm.force_delete("Cluster", made["id"], "test")
+    async with maestro.server() as client, contextlib.AsyncExitStack() as stack:
+        await register(client, "mc01")
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "left", "namespace": "default"}}
+        labels = {"regional.io/resource-id": made["id"]}
+        bundle = await client.create_bundle("mc01", [manifest], source="clm", metadata={"labels": labels})
+        await stack.enter_async_context(maestro.agent(cluster.api.client("work-agent"), "mc01"))
+        async with Deaf(client._base.removesuffix("/api/maestro/v1")) as deaf, adapter(region, deaf, clm):
+            await until(lambda: region.value("SELECT count(*) FROM outlived_bundles WHERE due > now()"))
+            await until(lambda: region.value("SELECT count(*) FROM watch_cursors"))
+        assert await client.get_bundle(bundle["id"])
+        async with region.connection() as connection:
+            await connection.execute("UPDATE outlived_bundles SET due = now()")
+        async with adapter(region, client, clm):
+
+            async def swept() -> bool:
+                return await client.get_bundle_or_none(bundle["id"]) is None
+
+            async def done_with() -> bool:
+                return not await region.value("SELECT count(*) FROM outlived_bundles")
+
+            await until(swept)
+            await until(done_with)
 
 
 async def test_a_sentinel_killed_between_reading_and_writing_publishes_all_the_same(

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from regional.clm.api import bodies, search
 from regional.clm.api.problems import Refusal
 from regional.clm.client import ClmClient
 from regional.clm.entities import REGISTRY
+from regional.clm.specs import CLUSTER as CLUSTER_SPEC
+from regional.clm.specs import check_spec
 from tests.clm.conftest import Region, report
 
 SYSTEM = {"X-System": "true"}
@@ -98,6 +101,45 @@ async def test_a_create_says_which_fields_are_wrong(clm: ClmClient, region: Regi
         answer = await send(region, "POST", "/clusters", body)
         assert (answer.status, answer.body["code"], answer.fields) == (400, "HYPERFLEET-VAL-000", fields), body
     assert await region.value("SELECT count(*) FROM resources") == 0
+
+
+UNRENDERABLE: list[Any] = [
+    ({"displayName": "a\u007f"}, ["spec.displayName"]),
+    ({"own": {"a": ["fine", "\u0080"]}}, ["spec.own.a[1]"]),
+    ({"own": "\u0085"}, ["spec.own"]),
+    ({"own": "\u009f"}, ["spec.own"]),
+    ({"own": "\ufffe"}, ["spec.own"]),
+    ({"own": "\uffff"}, ["spec.own"]),
+    ({"own": "\u0007"}, ["spec.own"]),
+    ({"tags": {"a\u007fb": "c"}}, ["spec.tags.a?b"]),
+    ({"own": {"k" * 501: 1}}, [f"spec.own.{'k' * 100}"]),
+    ({"own": ["\u0080"] * 50}, [f"spec.own[{number}]" for number in range(20)]),
+]
+
+
+async def test_what_no_manifest_can_say_is_refused_before_it_is_stored(clm: ClmClient, region: Region) -> None:
+    cluster = await clm.create("Cluster", "there", {})
+    for spec, fields in UNRENDERABLE:
+        for method, path, body in (
+            ("POST", "/clusters", CLUSTER | {"spec": spec}),
+            ("PATCH", f"/clusters/{cluster['id']}", {"spec": spec}),
+            ("POST", f"/clusters/{cluster['id']}/nodepools", POOL | {"spec": spec}),
+        ):
+            answer = await send(region, method, path, body)
+            assert (answer.status, answer.body["code"], answer.fields) == (400, "HYPERFLEET-VAL-000", fields), spec
+    for labels in ({"a\u007f": "b"}, {"a": "b\u0085"}, {"a": "\uffff"}, {"k" * 300: "v"}):
+        assert (await send(region, "POST", "/clusters", CLUSTER | {"labels": labels})).status == 400, labels
+    assert await region.value("SELECT count(*) FROM resources") == 1
+
+
+@given(st.dictionaries(st.text(max_size=500), st.text()))
+def test_every_text_that_is_taken_comes_out_of_a_manifest_as_it_went_in(texts: dict[str, str]) -> None:
+    awkward = {"\n\t\r": '"\\', '"' * 500: "\u2028\u2029\ufeff\u00a0\U0001f600", "\n" * 500: "é" * 500}
+    spec = {"own": awkward | texts}
+    rendered = f"spec: {msgspec.json.encode(spec).decode()}\n"
+    if not check_spec(spec, CLUSTER_SPEC):
+        assert yaml.load(rendered, Loader=yaml.CSafeLoader)["spec"] == spec
+    assert check_spec({"own": awkward}, CLUSTER_SPEC) == []
 
 
 MALFORMED: list[Any] = [

@@ -79,6 +79,38 @@ async def test_a_node_pool_names_its_cluster_and_is_woken_with_it(clm: ClmClient
         assert event["data"]["owner_references"]["id"] == cluster["id"]
 
 
+async def test_a_node_pool_is_woken_when_the_former_one_of_its_name_is_gone(clm: ClmClient, region: Region) -> None:
+    cluster = await clm.create("Cluster", "demo", {})
+    former = await clm.create("NodePool", "workers", {}, parent_id=cluster["id"])
+    await clm.delete("NodePool", former["id"])
+    await clm.create("NodePool", "others", {}, parent_id=cluster["id"])
+    living = await clm.create("NodePool", "workers", {}, parent_id=cluster["id"])
+    async with sentinel(region):
+
+        async def all_told() -> bool:
+            return len(await events(region)) == 4
+
+        await until(all_told)
+        await work_done(region)
+        async with region.connection() as connection:
+            await connection.execute("UPDATE pulses SET due = now() + interval '1 hour'")
+        await clm.put_status("NodePool", former["id"], report(2, "False", finalized="True"))
+        (event,) = await until(lambda: events(region))
+        assert event["data"]["id"] == living["id"]
+
+
+async def test_old_history_is_forgotten_but_for_the_last_entry_of_what_is_there(clm: ClmClient, region: Region) -> None:
+    made = await clm.create("Account", "111122223333", {})
+    await clm.patch("Account", made["id"], spec={"privileged": True})
+    gone = await clm.create("Account", "444455556666", {})
+    await clm.delete("Account", gone["id"])
+    async with region.connection() as connection:
+        await store.forget_history(connection, datetime.now(UTC) + timedelta(days=1))
+    rows = await region.rows("SELECT resource_id, revision FROM resource_history")
+    assert [(str(row["resource_id"]), row["revision"]) for row in rows] == [(made["id"], 2)]
+    assert (await clm.history("Account", made["id"]))["total"] == 1
+
+
 async def test_lost_notifications_are_found_by_the_scan(clm: ClmClient, region: Region) -> None:
     made = await clm.create("Cluster", "demo", {})
     async with region.connection() as connection:

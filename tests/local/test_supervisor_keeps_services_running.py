@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from regional.core.problems import UserError
 from regional.core.process import ProcessRef
+from regional.core.spawn import SpawnRequest
 from regional.local.region import Region, _recorded
+from regional.local.service import Service
 from regional.local.supervisor import identity_file
 from regional.local.supervisor_client import ServiceSpec, socket_path
 
@@ -180,6 +186,95 @@ async def test_a_stopped_process_is_not_called_well(region: Region) -> None:
     await eventually(said)
     os.kill(pid, signal.SIGCONT)
     await eventually(lambda: _is_ready(region))
+
+
+class SlowParent:
+    """A warm parent that has read a request and takes its time, as on a loaded machine, before the process exists."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self.asked, self.may_fork = asyncio.Event(), asyncio.Event()
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    async def __aenter__(self) -> SlowParent:
+        self._server = await asyncio.start_unix_server(self._answer, str(self._socket))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for child in self.children:
+            child.kill()
+            child.wait()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = msgspec.json.decode(await reader.readline(), type=SpawnRequest)
+        self.asked.set()
+        await self.may_fork.wait()
+        child = subprocess.Popen(request.argv, start_new_session=True)
+        self.children.append(child)
+        ref = ProcessRef.of(child.pid)
+        assert ref is not None
+        text = json.dumps({"pid": ref.pid, "start": ref.start})
+        Path(request.state_file).write_text(text)
+        writer.write(text.encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def slow_parent(tmp_path: Path) -> AsyncIterator[SlowParent]:
+    async with SlowParent(tmp_path / "warm.sock") as parent:
+        yield parent
+
+
+def forked(directory: Path) -> Service:
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    spec = ServiceSpec(name="slow", description="", kind="fork", argv=sleeper, ready="unix:/nowhere", stop_grace=1)
+    return Service(spec, directory, directory / "warm.sock")
+
+
+async def test_what_is_stopped_while_it_is_being_forked_does_not_stay(tmp_path: Path, slow_parent: SlowParent) -> None:
+    one = forked(tmp_path)
+    one.start()
+    await asyncio.wait_for(slow_parent.asked.wait(), 10)
+    stopping = asyncio.create_task(one.stop())
+    await asyncio.sleep(0.05)
+    slow_parent.may_fork.set()
+    await asyncio.wait_for(stopping, 15)
+    (child,) = slow_parent.children
+    assert child.wait(5) < 0
+    assert not (tmp_path / "run" / "slow.json").exists()
+    assert one.status().state == "stopped"
+
+
+async def test_what_is_abandoned_while_it_is_being_forked_is_adopted(tmp_path: Path, slow_parent: SlowParent) -> None:
+    one = forked(tmp_path)
+    one.start()
+    await asyncio.wait_for(slow_parent.asked.wait(), 10)
+    leaving = asyncio.create_task(one.abandon())
+    await asyncio.sleep(0.05)
+    slow_parent.may_fork.set()
+    await asyncio.wait_for(leaving, 15)
+    (child,) = slow_parent.children
+    next_keeper = forked(tmp_path)
+    next_keeper.start()
+    await asyncio.sleep(0.05)
+    assert next_keeper.status().pid == child.pid and child.poll() is None
+    await next_keeper.stop()
+    assert child.wait(5) < 0
+    assert len(slow_parent.children) == 1
+
+
+async def test_a_parent_that_never_answers_does_not_keep_anybody_from_stopping(
+    tmp_path: Path, slow_parent: SlowParent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regional.local.service._LAUNCH_SECONDS", 0.2)
+    one = forked(tmp_path)
+    one.start()
+    await asyncio.wait_for(slow_parent.asked.wait(), 10)
+    await asyncio.wait_for(one.stop(), 15)
+    assert one.status().state == "stopped"
 
 
 async def _another(region: Region, old: int) -> bool:

@@ -187,6 +187,37 @@ async def test_a_manifest_that_cannot_be_applied_says_why_and_the_others_are_app
         await applied(client, made["id"], version=2)
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"conditionRules": [{"condition": "Done", "type": "CEL", "celExpressions": ["true"]}]}, "conditionRules"),
+        (
+            {
+                "updateStrategy": {
+                    "type": "ServerSideApply",
+                    "serverSideApply": {"ignoreFields": [{"condition": "OnSpokePresent", "jsonPaths": [".data"]}]},
+                }
+            },
+            "ignoreFields",
+        ),
+    ],
+)
+async def test_what_the_agent_cannot_do_is_said_and_not_passed_over(
+    maestro: Maestro, cluster: Cluster, asked: Document, named: str
+) -> None:
+    async with maestro.server() as client, maestro.agent(cluster.api.client("work-agent"), "mc01"):
+        await client.create_consumer("mc01")
+        configs = [config_for("a") | asked]
+        made = await client.create_bundle("mc01", [config_map("a")], manifest_configs=configs)
+
+        async def failed() -> Document | None:
+            bundle = await client.get_bundle(made["id"])
+            return bundle if condition(bundle, "Applied") == "False" else None
+
+        assert f"{named} " in (await eventually(failed))["status"]["resourceStatus"][0]["conditions"][0]["message"]
+        assert await get(cluster, "a") is None
+
+
 async def test_a_bundle_may_bring_its_namespace_and_its_kind_in_any_order(maestro: Maestro, cluster: Cluster) -> None:
     group = "things.example"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest
 from regional.kube.client import Client
 from regional.kube.client.local import LocalTransport
 from regional.maestro.client import MaestroClient, MaestroError
-from regional.maestro.protocol.bundles import spec_resync_events, status_event
+from regional.maestro.protocol.bundles import spec_event, spec_resync_events, status_event
 from regional.maestro.protocol.sequence import SequenceIds
 from tests.kube_controllers.harness import Cluster, Faults
 from tests.maestro.harness import (
@@ -118,6 +119,36 @@ async def test_a_server_that_was_away_learns_what_happened_meanwhile(maestro: Ma
                 return values(await client.get_bundle(made["id"])) == {"key": "grown"}
 
             await eventually(heard)
+
+
+async def test_a_delete_that_comes_again_and_again_is_answered_once_each_time(
+    maestro: Maestro, cluster: Cluster
+) -> None:
+    """Server and agent must not keep each other busy about a bundle that is gone on both sides."""
+    async with (
+        maestro.server() as client,
+        maestro.agent(cluster.api.client("work-agent"), "mc01"),
+        maestro.wire("maestro-server") as listener,
+    ):
+        await client.create_consumer("mc01")
+        made = await client.create_bundle("mc01", [config_map("a")])
+        await applied(client, made["id"])
+        await client.delete_bundle(made["id"])
+        await gone(client, made["id"])
+        await listener.settle()
+        again = spec_event(
+            "delete_request",
+            source="maestro",
+            consumer="mc01",
+            resource_id=made["id"],
+            version=made["version"],
+            deletion="2026-01-01T00:00:00Z",
+        )
+        for _ in range(2):
+            await listener.send(again)
+            answer = await listener.next(subresource="status")
+            assert [c["type"] for c in json.loads(answer.data)["conditions"]] == ["Deleted"]
+            await listener.nothing(subresource="status")
 
 
 async def test_an_agent_whose_clock_went_back_is_still_believed(maestro: Maestro) -> None:

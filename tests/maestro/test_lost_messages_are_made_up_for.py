@@ -7,6 +7,8 @@ so that anything can happen to what is on it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regional.core.database import Database, migrate
-from regional.maestro.agent.works import Taken, Works
+from regional.core.mqtt import NotPublished
+from regional.maestro.agent.works import Taken, Work, Works
 from regional.maestro.protocol.bundles import spec_resync_events, status_event
 from regional.maestro.protocol.events import RESYNC, Event
 from regional.maestro.protocol.sequence import SequenceIds
+from regional.maestro.server import resync
 from regional.maestro.server.bundles import BundleExists, Bundles, NewBundle, UnderDeletion
 from regional.maestro.server.consumers import Consumers
 from regional.maestro.server.delivery import Delivery
 from regional.maestro.server.resync import Resync
 from regional.maestro.server.schema import MIGRATIONS
+from regional.maestro.server.source import Source
 from regional.maestro.server.statuses import Inbox, Report, report_of
 from tests.maestro.harness import Postgres, laid_out, running
 
@@ -35,6 +40,7 @@ class Agent:
 
     def __init__(self, up: list[Event]) -> None:
         self._up, self._sequence = up, SequenceIds()
+        self._records: set[str] = set()  # they are on the cluster, and outlive the agent
         self.restart()
 
     def restart(self) -> None:
@@ -45,7 +51,19 @@ class Agent:
         work = self.works.get(event.resource_id)
         if work is None or taken is Taken.OUTDATED:
             return
-        kinds = ["Deleting", "Deleted"] if work.deletion else ["Applied"]
+        if not work.deletion:
+            self._records.add(work.id)
+            self._say(work, "Applied")
+            return
+        if work.id in self._records:
+            self._records.discard(work.id)
+            self._say(work, "Deleting")
+            self._say(work, "Deleting", "Deleted")
+        else:
+            self._say(work, "Deleted")
+        self.works.gone(work, 0.0)
+
+    def _say(self, work: Work, *kinds: str) -> None:
         self._up.append(
             status_event(
                 source="agent",
@@ -60,8 +78,6 @@ class Agent:
                 metadata="{}",
             )
         )
-        if work.deletion:
-            self.works.gone(work, 0.0)
 
     def resync(self) -> None:
         works = [(work.id, work.generation) for work in self.works]
@@ -92,8 +108,12 @@ class World:
         self.inbox = Inbox(self.database, lambda _: None, self._strays.extend)
 
     async def _publish(self, event: Event) -> int:
+        await self.publishing(event)
         self.down.append(event)
         return 0
+
+    async def publishing(self, event: Event) -> None:
+        """What happens just before a message goes out, for a test to say."""
 
     async def quiet(self) -> None:
         for _ in range(4):
@@ -127,7 +147,7 @@ class World:
         else:
             self.inbox.offer(report_of(event))
             await self.inbox.flush()
-            reported = {found.id: found.version for found in self._strays if not found.deleted}
+            reported = {found.id: found.version for found in self._strays if found.lives}
             self._strays.clear()
             if reported:
                 await self.resync.end_strays("mc01", reported)
@@ -186,7 +206,8 @@ def files(shared_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -
     return laid_out(tmp_path_factory.mktemp("db"), asyncio.run(shared_postgres.database()))
 
 
-async def play(files: Path, chosen: list[tuple[str, Any]]) -> None:
+@contextlib.asynccontextmanager
+async def empty_world(files: Path) -> AsyncIterator[World]:
     database = Database(files, sslmode="disable", application="test")
     await database.once_connected(lambda connection: migrate(connection, "maestro", MIGRATIONS))
     async with running(database.keep_connected()):
@@ -195,17 +216,140 @@ async def play(files: Path, chosen: list[tuple[str, Any]]) -> None:
         await database.pool.execute("TRUNCATE resources, tombstones, events, consumers")
         await Consumers(database).create("mc01", None)
         world = World(database)
+        yield world
+        await world.delivery.close()
+
+
+async def play(files: Path, chosen: list[tuple[str, Any]]) -> None:
+    async with empty_world(files) as world:
         for step in chosen:
             await world.step(step)
         await world.settle()
-        rows = await database.pool.fetch("SELECT id, version, status_version, deleted_at, due_at FROM resources")
+        assert world.database.pool is not None
+        rows = await world.database.pool.fetch("SELECT id, version, status_version, deleted_at, due_at FROM resources")
         assert all(row["deleted_at"] is None and row["due_at"] is None for row in rows)
         assert all(row["status_version"] == row["version"] for row in rows)
         assert {row["id"]: row["version"] for row in rows} == {w.id: w.generation for w in world.agent.works}
-        await world.delivery.close()
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_whatever_happens_on_the_wire_both_sides_agree_in_the_end(files: Path, chosen: list[tuple[str, Any]]) -> None:
     asyncio.run(play(files, chosen))
+
+
+async def test_a_late_delete_of_a_former_life_does_not_end_the_bundle_made_anew(files: Path) -> None:
+    async with empty_world(files) as world:
+        await world.change("create", "a")
+        await world.change("delete", "a")
+        late = world.down[-1]
+        assert late.extensions["deletiontimestamp"]
+        await world.settle()
+        await world.change("create", "a")
+        await world.settle()
+        work = world.agent.works.get("a")
+        assert work is not None and work.generation == 2
+        world.agent.take(late)
+        assert world.agent.works.get("a") is work and not work.deletion
+        assert world.up == []
+
+
+async def test_a_stranger_that_is_made_anew_while_others_are_ended_is_not_ended(files: Path) -> None:
+    async with empty_world(files) as world:
+        for bundle_id in IDS:
+            await world.change("create", bundle_id)
+            await world.change("delete", bundle_id)
+        await world.settle()
+        (asked,) = spec_resync_events("agent", "mc01", [(bundle_id, 1) for bundle_id in IDS])
+        ended: list[str] = []
+
+        async def publishing(event: Event) -> None:
+            if "deletiontimestamp" in event.extensions:
+                ended.append(event.resource_id)
+                if event.resource_id == "a":
+                    await world.change("create", "b")
+
+        world.publishing = publishing  # type: ignore[method-assign]
+        await world.resync.answer(asked)
+        await world.quiet()
+        assert ended == ["a"]
+        await world.settle()
+        work = world.agent.works.get("b")
+        assert work is not None and work.generation == 2
+
+
+@pytest.mark.parametrize("refusals", [1, 3, 1000])
+async def test_a_consumer_that_cannot_be_asked_keeps_no_other_from_being_asked(
+    files: Path, refusals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resync, "LONGEST_PAUSE", 0.1)
+    async with empty_world(files) as world:
+        for name in ("mc02", "mc03"):
+            await Consumers(world.database).create(name, None)
+        refused = 0
+
+        async def publishing(event: Event) -> None:
+            nonlocal refused
+            if event.consumer == "mc02" and refused < refusals:
+                refused += 1
+                raise NotPublished("not authorized", 0x87)
+
+        world.publishing = publishing  # type: ignore[method-assign]
+        await world.resync.ask_everyone()
+        asked = [event.consumer for event in world.down]
+        assert asked == (["mc01", "mc03", "mc02"] if refusals < resync.ROUNDS else ["mc01", "mc03"])
+        assert refused == min(refusals, resync.ROUNDS)
+
+
+async def test_without_a_broker_nobody_is_asked_again(files: Path) -> None:
+    async with empty_world(files) as world:
+        await Consumers(world.database).create("mc02", None)
+        tried: list[str] = []
+
+        async def publish(event: Event) -> int:
+            tried.append(event.consumer)
+            raise NotPublished("the broker is away")
+
+        asking = Resync(
+            world.database,
+            world.bundles,
+            Consumers(world.database),
+            world.delivery,
+            publish,
+            source_id="maestro",
+            keep_unknown=False,
+            connected=lambda: False,
+        )
+        with pytest.raises(NotPublished):
+            await asking.ask_everyone()
+        assert tried == ["mc01"]
+
+
+async def test_work_that_fails_is_told_and_what_waits_behind_it_goes_on(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with empty_world(files) as world:
+        source = Source(
+            str(files / "no-broker.yaml"),
+            source_id="maestro",
+            replica="r",
+            report=world.inbox.offer,
+            spec_resync=world.resync.answer,
+            connected=world.resync.ask_everyone,
+            heard_of=lambda _: None,
+            consumers=Consumers(world.database),
+        )
+        after = asyncio.Event()
+
+        async def broken() -> None:
+            raise KeyError("unforeseen")
+
+        async def next_one() -> None:
+            after.set()
+
+        source.once_at_a_time("statuses", broken)
+        source.once_at_a_time("statuses", next_one)
+        await asyncio.wait_for(after.wait(), 10)
+        (told,) = [record for record in caplog.records if record.exc_info]
+        assert "unforeseen" in caplog.text and vars(told)["what"] == "statuses"
+        await source.close()

@@ -96,6 +96,31 @@ async def test_a_newer_version_takes_the_place_of_the_one_that_waits(
     assert held.sent == [(made["id"], 1, False), (made["id"], 6, True)]
 
 
+@pytest.mark.parametrize("late", ["delete", "spec"])
+@pytest.mark.parametrize("busy", ["the lane", "the bundle"])
+async def test_a_bundle_made_anew_takes_the_place_of_its_former_lifes_deletion(
+    queue: tuple[MaestroClient, Delivery, Held], maestro: Maestro, late: str, busy: str
+) -> None:
+    client, delivery, held = queue
+    made = await client.create_bundle("mc01", [config_map("a")])
+    pattern = await maestro.servers[-1].bundles.get(made["id"])
+    assert pattern is not None
+    if busy == "the lane":
+        for number in range(WINDOW):
+            delivery.offer(replace(pattern, id=f"first{number}"))
+    else:
+        delivery.offer(pattern)
+    await asyncio.sleep(0)
+    held.sent.clear()
+    lives = [replace(pattern, deleted_at=datetime.now(UTC)), replace(pattern, version=2)]
+    for bundle in lives if late == "spec" else reversed(lives):
+        assert delivery.offer(bundle)
+    for _ in range(2 * WINDOW):
+        held.answers.release()
+    await asyncio.sleep(0.1)
+    assert held.sent == [(pattern.id, 2, False)]
+
+
 async def test_a_lane_is_bounded_and_takes_what_is_left_later(
     queue: tuple[MaestroClient, Delivery, Held], maestro: Maestro
 ) -> None:

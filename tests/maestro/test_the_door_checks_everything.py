@@ -262,3 +262,12 @@ def test_any_json_is_either_a_bundle_or_a_refusal(body: Document, whole: Any) ->
             assert refusal.status == 400 and refusal.reason
         else:
             assert json.loads(made.spec)["manifests"] and made.consumer_name
+
+
+async def test_only_maestros_own_not_found_says_that_a_bundle_is_not_there(door: Door) -> None:
+    assert await door.client.get_bundle_or_none("nothing") is None
+    host = door.client.base_url.partition("/api/")[0]
+    async with MaestroClient(f"{host}/elsewhere") as lost:
+        with pytest.raises(MaestroError) as refused:
+            await lost.get_bundle_or_none("nothing")
+    assert (refused.value.status, refused.value.not_found) == (404, False)

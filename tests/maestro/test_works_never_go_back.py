@@ -42,7 +42,7 @@ def test_any_order_and_any_repetition_ends_with_the_newest_version(versions: lis
     assert work.bundle.manifests[0]["metadata"]["name"] == f"v{max(versions)}"
 
 
-@given(st.lists(st.integers(1, 6), max_size=10), st.lists(st.integers(1, 6), max_size=10))
+@given(st.lists(st.integers(1, 3), max_size=10), st.lists(st.integers(1, 6), max_size=10))
 def test_nothing_takes_back_a_deletion(before: list[int], after: list[int]) -> None:
     works = Works()
     for version in before:
@@ -52,6 +52,26 @@ def test_nothing_takes_back_a_deletion(before: list[int], after: list[int]) -> N
         assert works.take(spec(version), 0.0) is Taken.OUTDATED
     work = works.get("b")
     assert work is not None and work.deletion
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=12))
+def test_only_the_deletion_of_what_is_there_or_of_something_newer_ends_it(events: list[tuple[int, bool]]) -> None:
+    works = Works()
+    newest, ended = 0, False
+    for version, deletion in events:
+        taken = works.take(spec(version, deletion=deletion), 0.0)
+        if deletion and not ended:
+            ended = version >= newest
+            assert taken is (Taken.DELETION if ended else Taken.OUTDATED)
+        newest = max(newest, version) if deletion is ended else newest
+    work = works.get("b")
+    assert (work is not None and bool(work.deletion)) is ended
+
+
+def test_a_deletion_that_names_no_version_is_carried_out() -> None:
+    works = Works()
+    works.take(spec(4), 0.0)
+    assert works.take(spec(0, deletion=True), 0.0) is Taken.DELETION
 
 
 def test_a_repeated_spec_only_asks_for_the_status_again() -> None:

@@ -44,8 +44,8 @@ NOWHERE = "http://127.0.0.1:1"
 class Front:
     """The API as the gateway calls it, for one account after another."""
 
-    def __init__(self, url: str, clm: ClmClient, session: aiohttp.ClientSession) -> None:
-        self.url, self.clm, self._session = url, clm, session
+    def __init__(self, url: str, clm: ClmClient, maestro: MaestroClient, session: aiohttp.ClientSession) -> None:
+        self.url, self.clm, self.maestro, self._session = url, clm, maestro, session
 
     async def call(
         self,
@@ -95,7 +95,7 @@ async def running_front(region: Region, maestro_client: MaestroClient, directory
         reachable.up(url)
         parts = ApiRegion(clm, maestro_client, Accounts(clm, frozenset({OPERATOR})), reachable.check)
         async with serving(Api(parts, GatewaySecret(secret)).application(), address, 8000):
-            front = Front(f"http://{address}:8000", clm, session)
+            front = Front(f"http://{address}:8000", clm, maestro_client, session)
             for account in (ADA, BOB):
                 await front.accept("POST", "/api/v0/accounts", {"accountId": account}, account=OPERATOR)
             yield front

@@ -173,6 +173,24 @@ async def test_node_pools_that_make_no_sense(front: Front) -> None:
     assert (await front.accept("GET", "/api/v0/nodepools"))["total"] == 0
 
 
+async def test_what_no_manifest_can_say_is_refused(front: Front) -> None:
+    specs: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"displayName": "a\u007fb"}, "spec.displayName"),
+        ({"tags": {"team": "\u0085"}}, "spec.tags.team"),
+        ({"properties": {"k" * 1025: "v"}}, f"spec.properties.{'k' * 100}"),
+        ({"platform": {"type": "AWS", "aws": {"deep": [{"er": "\uffff"}]}}}, "spec.platform.aws.deep[0].er"),
+    )
+    made = await front.accept("POST", CLUSTERS, {"name": "there"})
+    for spec, field in specs:
+        for method, path, body in (
+            ("POST", CLUSTERS, {"name": "demo", "spec": spec}),
+            ("PATCH", f"{CLUSTERS}/{made['id']}", {"spec": spec}),
+        ):
+            status, answer = await front.call(method, path, body)
+            assert (status, answer["code"], fields(answer)) == (400, "invalid-request", {field})
+    assert (await front.accept("GET", CLUSTERS))["total"] == 1
+
+
 async def test_a_node_pool_needs_a_cluster(front: Front) -> None:
     for cluster_id in ("00000000-0000-7000-8000-000000000000", "demo", "../x", "/", "\u0002/", "a/../b", "?x"):
         body = {"cluster_id": cluster_id, "name": "workers"}

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from typing import Any
 
-from tests.clm.conftest import report
+from tests.clm.conftest import Region, report
 
 from .conftest import ADA, BOB, OPERATOR, Front
 
@@ -72,6 +72,21 @@ async def test_an_update_keeps_a_cluster_ready_while_it_is_carried_out(front: Fr
     removed = await front.accept("PUT", path, {"spec": {"tags": None}})
     assert removed["spec"] == {"platform": {"type": "None"}, "displayName": "Demo"}
     assert (await front.accept("PATCH", path, {"spec": {}}))["generation"] == 3
+
+
+async def test_a_cluster_whose_control_plane_died_after_a_change_is_not_ready(front: Front) -> None:
+    made = await create(front)
+    path = f"{CLUSTERS}/{made['id']}"
+    await front.clm.put_status("Cluster", made["id"], report(1))
+    await front.accept("PATCH", path, {"spec": {"displayName": "Demo"}})
+    await front.clm.put_status("Cluster", made["id"], report(2, "False"))
+    dead = await front.accept("GET", path)
+    assert (dead["status"]["phase"], conditions(dead)["Degraded"]) == ("Provisioning", "True")
+    assert dead["status"]["message"]
+    (listed,) = (await front.accept("GET", CLUSTERS))["items"]  # without the report, and yet the same
+    assert listed["status"]["phase"] == "Provisioning"
+    await front.clm.put_status("Cluster", made["id"], report(2))
+    assert (await front.accept("GET", path))["status"]["phase"] == "Ready"
 
 
 async def test_what_cannot_be_changed_is_said(front: Front) -> None:
@@ -204,6 +219,27 @@ async def test_a_node_pool_goes_by_its_name_while_that_is_clear(front: Front) ->
     assert await front.refuse("DELETE", f"{POOLS}/workers") == (409, "ambiguous-name")
     for nobody in ("nobody", "%27", "x'%20or%201=1", "%00", "a" * 200):
         assert await front.refuse("GET", f"{POOLS}/{nobody}") == (404, "not-found")
+
+
+async def test_a_name_is_its_living_pool_s_even_while_the_former_one_is_being_deleted(front: Front) -> None:
+    cluster = await create(front)
+    body = {"cluster_id": cluster["id"], "name": "workers"}
+    former = await front.accept("POST", POOLS, body)
+    await front.accept("DELETE", f"{POOLS}/workers")
+    assert (await front.accept("GET", f"{POOLS}/workers"))["id"] == former["id"]
+    living = await front.accept("POST", POOLS, body)
+    assert (await front.accept("GET", f"{POOLS}/workers"))["id"] == living["id"]
+    assert (await front.accept("PATCH", f"{POOLS}/workers", {"spec": {"replicas": 3}}))["id"] == living["id"]
+    assert (await front.accept("DELETE", f"{POOLS}/workers"))["nodepool_id"] == living["id"]
+    assert await front.refuse("GET", f"{POOLS}/workers") == (409, "ambiguous-name")
+
+
+async def test_a_change_needs_no_history(front: Front, region: Region) -> None:
+    made = await create(front)
+    async with region.connection() as connection:
+        await connection.execute("DELETE FROM resource_history")
+    changed = await front.accept("PATCH", f"{CLUSTERS}/{made['id']}", {"spec": {"displayName": "Demo"}})
+    assert (changed["generation"], changed["spec"]["displayName"]) == (2, "Demo")
 
 
 async def test_two_changes_at_once_both_hold(front: Front) -> None:

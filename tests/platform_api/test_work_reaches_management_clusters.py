@@ -158,3 +158,25 @@ async def test_work_that_cannot_be_sent(front_of_maestro: Front) -> None:
     assert (await front.refuse("GET", gone, account=OPERATOR))[0] == 404
     assert (await front.refuse("DELETE", gone, account=OPERATOR))[0] == 404
     assert await front.refuse("POST", WORK, PAYLOAD, account=ADA) == (403, "not-privileged")
+
+
+async def test_a_bundle_that_carries_a_cluster_is_not_deleted_by_hand(front_of_maestro: Front) -> None:
+    """It would be made again at once, with an empty control plane."""
+    front = front_of_maestro
+    assert (await register(front, FULL))[0] == 201
+    labels = {"regional.io/resource-id": "0001", "regional.io/kind": "Cluster"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-0001"}}
+    bundle = await front.maestro.create_bundle(
+        "mc01", [namespace], name="cluster-0001", source="clm", metadata={"name": "cluster-0001", "labels": labels}
+    )
+    status, answer = await front.call("DELETE", f"/api/v0/resource_bundles/{bundle['id']}", account=OPERATOR)
+    assert (status, answer["code"]) == (409, "in-use")
+    assert "Cluster 0001" in answer["reason"]
+    assert not (await front.maestro.get_bundle(bundle["id"])).get("deleted_at")
+
+
+async def test_what_a_control_plane_cannot_change_is_refused_before_it_is_stored(front_of_maestro: Front) -> None:
+    made = await front_of_maestro.accept("POST", "/api/v0/clusters", {"name": "demo"})
+    change = {"spec": {"controllerAvailabilityPolicy": "HighlyAvailable"}}
+    status, answer = await front_of_maestro.call("PATCH", f"/api/v0/clusters/{made['id']}", change)
+    assert status == 400 and "controllerAvailabilityPolicy" in answer["errors"][0]["field"]

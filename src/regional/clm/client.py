@@ -111,6 +111,11 @@ class ClmClient:
     async def get(self, kind: str, resource_id: str, *, request_id: str = "") -> Document:
         return await self.call("GET", _item(kind, resource_id), request_id=request_id)
 
+    async def get_with_etag(self, kind: str, resource_id: str, *, request_id: str = "") -> tuple[Document, str]:
+        """With the ETag that makes a `patch` of what was read a compare-and-swap."""
+        found, headers = await self._exchange("GET", _item(kind, resource_id), request_id=request_id)
+        return found, headers["ETag"]
+
     async def get_or_none(self, kind: str, resource_id: str, *, request_id: str = "") -> Document | None:
         try:
             return await self.get(kind, resource_id, request_id=request_id)
@@ -220,6 +225,23 @@ class ClmClient:
         timeout: float | None = None,
     ) -> Document:
         """Any route below `/api/hyperfleet/v1`. An answer without a body is an empty document."""
+        answer, _ = await self._exchange(
+            method, path, body, query=query, headers=headers, request_id=request_id, timeout=timeout
+        )
+        return answer
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: str = "",
+        timeout: float | None = None,
+    ) -> tuple[Document, Mapping[str, str]]:
+        """The answer and its headers."""
         sent = {**self._headers, **(headers or {}), "Content-Type": "application/json"}
         if request_id:
             sent["X-Request-Id"] = request_id
@@ -236,7 +258,7 @@ class ClmClient:
         if answer.status >= 300:
             raise _refusal(answer.status, text)
         decoded: Document = msgspec.json.decode(text) if text else {}
-        return decoded
+        return decoded, answer.headers
 
 
 def _headers(tenant: str | None, actor: str) -> dict[str, str]:

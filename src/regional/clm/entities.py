@@ -92,7 +92,7 @@ REGISTRY = Registry(
             # Its control plane's namespace, `cluster-<id>-<name>`, may have 63 characters.
             name_max_len=18,
             spec_schema=CLUSTER,
-            immutable=("platform.type", "networking"),
+            immutable=("platform.type", "networking", "controllerAvailabilityPolicy"),
         ),
         Entity(
             kind="NodePool",

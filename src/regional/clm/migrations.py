@@ -73,9 +73,21 @@ CREATE TABLE watch_cursors (
 );
 """
 
+_OUTLIVED = """
+CREATE TABLE outlived_bundles (
+    bundle_id text NOT NULL,
+    watcher text NOT NULL,
+    resource_id uuid NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    due timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (bundle_id, watcher)
+);
+"""
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "resources, their history and the change feed", SCHEMA),
     Migration(2, "what adapters report", _STATUSES),
     Migration(3, "capacity and placements", _PLACEMENT),
     Migration(4, "events for adapters, and when to look again", _QUEUE),
+    Migration(5, "bundles that outlived their resources", _OUTLIVED),
 )

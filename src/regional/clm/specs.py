@@ -10,12 +10,18 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 Schema = dict[str, Any]
 
+# A spec travels inside YAML, which has neither control characters nor keys of more than 1024 characters, counted with
+# their quotes and escapes: a spec with such could be stored and never be rendered. Tabs and ends of lines are fine.
+KEY_LENGTH = 500
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_SHOWN_FAULTS = 20
 SPEC_BYTES = 64 * 1024  # what is wanted must fit into one message to a management cluster, with room to spare
 
 _TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 253}
@@ -148,13 +154,32 @@ def check_spec(spec: dict[str, Any], schema: Schema) -> list[Fault]:
     size = len(msgspec.json.encode(spec))
     if size > SPEC_BYTES:
         return [Fault("spec", f"spec must have at most {SPEC_BYTES} bytes, it has {size}", None, "max_length")]
-    faults = list(check(spec, schema, "spec"))
+    faults = [*islice(_check_renderable(spec, "spec"), _SHOWN_FAULTS), *check(spec, schema, "spec")]
     if schema is NODE_POOL and spec.get("replicas") is not None and spec.get("autoScaling") is not None:
         faults.append(Fault("spec.replicas", "spec.replicas and spec.autoScaling exclude each other"))
     scaling = spec.get("autoScaling")
     if not faults and schema is NODE_POOL and scaling and scaling["min"] > scaling["max"]:
         faults.append(Fault("spec.autoScaling.min", "spec.autoScaling.min is greater than max", scaling["min"], "max"))
     return faults
+
+
+def _check_renderable(value: Any, path: str) -> Iterator[Fault]:
+    """What no manifest can say, in any text of the value, whether the schema knows it or not."""
+    if isinstance(value, str):
+        if found := _UNPRINTABLE.search(value):
+            yield Fault(path, f"{path} has the unprintable character U+{ord(found[0]):04X}", None, "pattern")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _check_renderable(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            below = f"{path}.{_UNPRINTABLE.sub('?', name[:100])}"
+            if len(name) > KEY_LENGTH:
+                yield Fault(below, f"a key of {path} may have at most {KEY_LENGTH} characters", None, "max_length")
+            elif found := _UNPRINTABLE.search(name):
+                message = f"a key of {path} has the unprintable character U+{ord(found[0]):04X}"
+                yield Fault(below, message, None, "pattern")
+            yield from _check_renderable(item, below)
 
 
 def without_nulls(value: Any, schema: Schema) -> Any:

@@ -284,9 +284,13 @@ async def note(
 
 
 async def forget_history(connection: Any, before: datetime, limit: int = 5000) -> int:
-    """Drop what is older. Returns how many entries; call again if it was the limit."""
+    """Drop what is older, except the last entry of a resource that is still there: it says how that came to be as it
+    is. Returns how many entries; call again if it was the limit."""
     done = await connection.execute(
-        "DELETE FROM resource_history WHERE id IN (SELECT id FROM resource_history WHERE at < $1 ORDER BY at LIMIT $2)",
+        "DELETE FROM resource_history WHERE id IN (SELECT id FROM resource_history AS old WHERE at < $1"
+        " AND (NOT EXISTS (SELECT FROM resources WHERE resources.id = old.resource_id) OR EXISTS"
+        " (SELECT FROM resource_history AS newer WHERE newer.resource_id = old.resource_id AND newer.id > old.id))"
+        " ORDER BY at LIMIT $2)",
         before,
         limit,
     )

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _PROBE_INTERVAL = 0.05
 _DOOR_SECONDS, _DOOR_MISSES = 10.0, 3
+_LAUNCH_SECONDS = 20.0
 _BACKOFF_FIRST, _BACKOFF_CAP, _SETTLED_SECONDS = 0.1, 5.0, 10.0
 
 
@@ -53,6 +54,7 @@ class Service:
         self._restarts = 0
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._launching: asyncio.Task[ProcessRef] | None = None
         self.hopeless = False
 
     @property
@@ -93,6 +95,7 @@ class Service:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        await self._settle_launch()
 
     async def stop(self) -> None:
         await self.abandon()
@@ -136,7 +139,9 @@ class Service:
             self._set("starting")
             try:
                 if self._ref is None:
-                    self._ref = await self._launch()
+                    self._launching = asyncio.create_task(self._launch(), name=f"launch-{self.spec.name}")
+                    self._ref = await asyncio.shield(self._launching)
+                    self._launching = None
                 await self._until_ready_or_dead(self._ref)
                 if self._ref.alive():
                     self.hopeless = False
@@ -156,6 +161,18 @@ class Service:
             log.warning("service ended", extra={"service": self.spec.name, "reason": message, "retry_seconds": delay})
             await self._clock.sleep(delay)
             delay = min(_BACKOFF_CAP, delay * 2)
+
+    async def _settle_launch(self) -> None:
+        """A request that is with the warm parent cannot be taken back: who leaves meanwhile waits for what it makes."""
+        launching, self._launching = self._launching, None
+        if launching is None:
+            return
+        await asyncio.wait([launching], timeout=_LAUNCH_SECONDS)
+        if not launching.done():
+            launching.cancel()
+            log.error("the warm parent does not answer", extra={"service": self.spec.name, "seconds": _LAUNCH_SECONDS})
+        elif launching.exception() is None:
+            self._ref = launching.result()
 
     async def _launch(self) -> ProcessRef:
         self._pid_file.parent.mkdir(parents=True, exist_ok=True)

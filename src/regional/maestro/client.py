@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 Document = dict[str, Any]
 
 BASE = "/api/maestro/v1"
+NOT_FOUND = "maestro-7"
 PAGE = 400
 SILENCE_SECONDS = 25.0  # the server's heartbeat comes every 10 s
 
@@ -37,7 +38,8 @@ class MaestroError(Exception):
 
     @property
     def not_found(self) -> bool:
-        return self.status == 404
+        """The resource is not there. Any other 404 (a wrong path, another server) says nothing about it."""
+        return self.status == 404 and self.code == NOT_FOUND
 
     @property
     def conflict(self) -> bool:

@@ -57,5 +57,5 @@ def from_maestro(error: MaestroError) -> ApiError:
     """With Maestro's own code. What the caller did wrong is a 4xx; what Maestro cannot do is a bad gateway."""
     if isinstance(error, MaestroUnreachable):
         return ApiError(502, "maestro-error", "Maestro cannot be reached at the moment, ask again")
-    status = error.status if error.status in (400, 404, 409) else 502
+    status = error.status if error.status in (400, 409) or error.not_found else 502
     return ApiError(status, error.code or "maestro-error", error.reason)

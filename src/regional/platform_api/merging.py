@@ -28,19 +28,16 @@ def merge(target: Document, patch: Document) -> Document:
 
 
 async def write_spec(call: Call, kind: str, resource_id: str, check: Callable[[Document], None]) -> Document:
-    """The resource after its spec was merged with the call's. CLM replaces specs whole, so this reads one, and
-    names the revision that it read before it."""
+    """The resource after its spec was merged with the call's. CLM replaces specs whole, so this reads one, and names
+    the revision that it read."""
     for _ in range(_ATTEMPTS):
-        newest = (await call.clm.history(kind, resource_id, size=1))["items"][0]
-        found = await call.clm.get(kind, resource_id)
+        found, etag = await call.clm.get_with_etag(kind, resource_id, request_id=call.request_id)
         wanted = merge(found["spec"], call.body["spec"])
         check(wanted)
         if wanted == found["spec"]:
             return found
         try:
-            return await call.clm.patch(
-                kind, resource_id, spec=wanted, if_match=f'"{newest["revision"]}"', request_id=call.request_id
-            )
+            return await call.clm.patch(kind, resource_id, spec=wanted, if_match=etag, request_id=call.request_id)
         except ClmError as error:
             if error.status != 412:
                 raise

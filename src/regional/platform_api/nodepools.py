@@ -78,16 +78,18 @@ async def statuses(call: Call) -> Response:
 
 
 async def _identifier(call: Call) -> str:
-    """A pool's name serves too, where only one of the account's pools has it."""
+    """A pool's name serves too, where only one of the account's pools has it. One that is being deleted has given its
+    name up: it goes by it only while no other does."""
     given = call.path["id"]
     if call.has_identifier:
         return given
-    found = await call.clm.list(KIND, search=f"name = '{given}'", size=2) if is_name(given) else {"items": []}
-    if len(found["items"]) > 1:
-        raise ApiError(409, "ambiguous-name", f"several node pools have the name {given}: use the id")
-    if not found["items"]:
-        raise not_found("node pool", given)
-    return str(found["items"][0]["id"])
+    for state in ("is null", "is not null") if is_name(given) else ():
+        found = await call.clm.list(KIND, search=f"name = '{given}' and deleted_time {state}", size=2)
+        if len(found["items"]) > 1:
+            raise ApiError(409, "ambiguous-name", f"several node pools have the name {given}: use the id")
+        if found["items"]:
+            return str(found["items"][0]["id"])
+    raise not_found("node pool", given)
 
 
 def _check(spec: dict[str, Any]) -> None:

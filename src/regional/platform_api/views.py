@@ -109,10 +109,19 @@ def _phase(resource: Document, conditions: dict[str, Document], report: Document
         return "Deleting", _waits(conditions, report, "the control plane to be taken down")
     if placement is not None and not placement.get("management_cluster"):
         return "WaitingForPlacement", str(placement.get("reason") or "no management cluster has room")
-    if _true(conditions.get("LastKnownReconciled", {})):
-        synced = _true(conditions.get("Reconciled", {}))
-        return "Ready", "" if synced else _waits(conditions, report, "the change to be carried out")
-    return "Provisioning", _waits(conditions, report, "the first report of its management cluster")
+    if _true(conditions.get("Reconciled", {})):
+        return "Ready", ""
+    if not _true(conditions.get("LastKnownReconciled", {})):
+        return "Provisioning", _waits(conditions, report, "the first report of its management cluster")
+    phase = "Provisioning" if _failed_now(resource, conditions) else "Ready"
+    return phase, _waits(conditions, report, "the change to be carried out")
+
+
+def _failed_now(resource: Document, conditions: dict[str, Document]) -> bool:
+    """Whether the adapter has said that the present generation does not work. What worked before it no longer counts
+    then: the control plane that carried it may be the one that has died."""
+    worked = conditions.get("HypershiftSuccessful")
+    return worked is not None and not _true(worked) and worked.get("observed_generation") == resource["generation"]
 
 
 def _waits(conditions: dict[str, Document], report: Document | None, otherwise: str) -> str:

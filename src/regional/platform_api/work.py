@@ -19,6 +19,7 @@ from regional.platform_api.schema import Fault
 SOURCE = "rosa-regional-platform-api"
 MANIFEST_BYTES = 500 * 1024  # an agent drops what is larger
 _API_VERSION, _KIND = "work.open-cluster-management.io/v1", "ManifestWork"
+_OWNER, _OWNER_KIND = "regional.io/resource-id", "regional.io/kind"  # on what CLM's adapters send
 _BUNDLE: dict[str, Any] = {"type": "object"}
 
 
@@ -134,7 +135,12 @@ async def get_bundle(call: Call) -> Response:
 
 async def delete_bundle(call: Call) -> Response:
     bundle_id = call.identifier("resource bundle")
-    await call.region.maestro.get_bundle(bundle_id)  # Maestro takes a delete of what is not there
+    bundle = await call.region.maestro.get_bundle(bundle_id)  # Maestro takes a delete of what is not there
+    labels = (bundle.get("metadata") or {}).get("labels") or {}
+    if labels.get(_OWNER) and bundle_id != work_id(bundle.get("consumer_name", ""), bundle.get("name", "")):
+        # It would be made again at once, empty: a cluster without its data is worse than a refusal.
+        owner = f"{labels.get(_OWNER_KIND, 'resource')} {labels[_OWNER]}"
+        raise ApiError(409, "in-use", f"the resource bundle carries {owner}; delete that instead")
     await call.region.maestro.delete_bundle(bundle_id, request_id=call.request_id)
     return reply({"message": "the resource bundle is being deleted", "id": bundle_id}, 202)
 

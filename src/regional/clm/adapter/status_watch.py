@@ -6,7 +6,8 @@ at every bundle there is.
 
 A bundle of a resource that CLM remembers to have removed is deleted: an adapter that stood still while its resource
 was deleted may have made it afterwards. A bundle of a resource that CLM has never heard of is left alone, because the
-reason may be a database that was restored from an older backup.
+reason may be a database that was restored from an older backup. What is to be deleted is written down together with
+the place in the stream, which does not say it twice, and worked off until Maestro has taken it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -28,13 +29,17 @@ from regional.clm.entities import Registry
 from regional.clm.events import enqueue
 from regional.clm.subjects import Seen, look_at
 from regional.core.database import Database, still_wanted
-from regional.maestro.client import Change, MaestroClient, MaestroError
+from regional.maestro.client import Change, MaestroClient, MaestroError, MaestroUnreachable
 
 log = logging.getLogger(__name__)
 
 RESOURCE_ID = "regional.io/resource-id"
 REMEMBERED = 20_000
 CURSOR_SECONDS = 5.0  # for what is no news: after a restart it is seen again, and is none then either
+SWEEP_BATCH = 100
+SWEEP_SECONDS = 60.0  # between looks at what another's failure may have left
+SWEEP_PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+REFUSALS = 20  # of one bundle, then it is let be; that nobody answers does not count
 FAILURES = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
@@ -52,11 +57,17 @@ class StatusWatch:
         self._registry = registry
         self._adapter = adapter
         self._watcher = f"{SOURCE}/{adapter}"
+        self._outlived = asyncio.Event()  # something may be due for deletion
         self._kept = 0.0  # when the place in the stream was last written
         self._seen: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
 
     async def follow(self) -> None:
         """Without end."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._sweep())
+
+    async def _watch(self) -> None:
         while True:
             changes: asyncio.Queue[tuple[Change, float]] = asyncio.Queue(maxsize=1000)
             tasks = [asyncio.create_task(self._read(changes)), asyncio.create_task(self._write(changes))]
@@ -71,6 +82,7 @@ class StatusWatch:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                self._seen.clear()  # what was read may not have been written: it comes again, and must be news then
             await asyncio.sleep(0.5)
 
     async def _read(self, changes: asyncio.Queue[tuple[Change, float]]) -> None:
@@ -86,7 +98,7 @@ class StatusWatch:
                 batch.append(changes.get_nowait())
             news = [found for change, came in batch if (found := self._news(change, came)) is not None]
             if news or time.monotonic() - self._kept > CURSOR_SECONDS:
-                await self._publish({found.resource_id: found for found in news}, batch[-1][0].cursor)
+                await self._publish(news, batch[-1][0].cursor)
                 self._kept = time.monotonic()
 
     def _news(self, change: Change, came: float) -> News | None:
@@ -109,24 +121,28 @@ class StatusWatch:
         except ValueError:
             return None
 
-    async def _publish(self, news: dict[UUID, News], cursor: str) -> None:
+    async def _publish(self, news: list[News], cursor: str) -> None:
         """Tried until the database takes it: the stream does not say it twice."""
+        concerned = {found.resource_id: found for found in news}
         while True:
             pool = self._database.pool
             if pool is not None:
                 try:
                     async with pool.acquire(timeout=5) as connection:
                         async with connection.transaction():
-                            seen = await self._enqueue(connection, list(news))
+                            seen = await self._enqueue(connection, list(concerned))
+                            known = {found.subject.id for found in seen}
+                            left = [found for found in news if found.resource_id not in known and not found.deleting]
+                            await self._write_down(connection, left)
                             await connection.execute(
                                 "INSERT INTO watch_cursors (watcher, position) VALUES ($1, $2)"
                                 " ON CONFLICT (watcher) DO UPDATE SET position = EXCLUDED.position",
                                 self._watcher,
                                 cursor,
                             )
-                        _tell(seen, news)
-                        left = [found for key, found in news.items() if key not in {one.subject.id for one in seen}]
-                        await self._sweep(connection, [found for found in left if not found.deleting])
+                        _tell(seen, concerned)
+                        if left:
+                            self._outlived.set()
                         return
                 except FAILURES as error:
                     still_wanted()
@@ -139,8 +155,8 @@ class StatusWatch:
         await enqueue(connection, pairs, source=f"hyperfleet-adapter/{self._adapter}", now=datetime.now(UTC))
         return seen
 
-    async def _sweep(self, connection: Any, left: list[News]) -> None:
-        """If it fails, the bundle's next status brings it here again."""
+    async def _write_down(self, connection: Any, left: list[News]) -> None:
+        """Bundles without a resource: those that outlived theirs are to be deleted."""
         if not left:
             return
         removed = await connection.fetch(
@@ -154,8 +170,67 @@ class StatusWatch:
                 log.warning("a bundle is of a resource that is not known here: it is left alone", extra=extra)
                 continue
             log.warning("a bundle outlived its resource: deleting it", extra=extra)
-            with contextlib.suppress(MaestroError):
-                await self._maestro.delete_bundle(found.bundle_id)
+            await connection.execute(
+                "INSERT INTO outlived_bundles (bundle_id, watcher, resource_id) VALUES ($1, $2, $3)"
+                " ON CONFLICT DO NOTHING",
+                found.bundle_id,
+                self._watcher,
+                found.resource_id,
+            )
+
+    async def _sweep(self) -> None:
+        """Without end: deletes what was written down, by this life or a former one."""
+        while True:
+            pause = 0.5
+            if (pool := self._database.pool) is not None:
+                self._outlived.clear()
+                try:
+                    pause = await self._sweep_once(pool)
+                except FAILURES as error:
+                    still_wanted()
+                    log.warning("outlived bundles wait for the database", extra={"reason": str(error)})
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._outlived.wait(), pause)
+
+    async def _sweep_once(self, pool: Any) -> float:
+        """Seconds until there may be more to do."""
+        due = await pool.fetch(
+            "SELECT bundle_id, resource_id, attempts FROM outlived_bundles WHERE watcher = $1 AND due <= now()"
+            f" ORDER BY due LIMIT {SWEEP_BATCH}",
+            self._watcher,
+        )
+        for row in due:
+            await self._delete(pool, row["bundle_id"], row["resource_id"], row["attempts"])
+        next_due = await pool.fetchval(
+            "SELECT extract(epoch FROM min(due) - now())::float8 FROM outlived_bundles WHERE watcher = $1",
+            self._watcher,
+        )
+        return SWEEP_SECONDS if next_due is None else min(SWEEP_SECONDS, max(0.05, next_due))
+
+    async def _delete(self, pool: Any, bundle: str, resource: UUID, attempts: int) -> None:
+        try:
+            await self._maestro.delete_bundle(bundle)
+        except MaestroError as error:
+            if not error.not_found:
+                extra = {"resource": str(resource), "bundle": bundle, "reason": str(error)}
+                refused = not isinstance(error, MaestroUnreachable)
+                if not refused or attempts + 1 < REFUSALS:
+                    log.warning("a bundle that outlived its resource was not deleted: again later", extra=extra)
+                    await self._later(pool, bundle, attempts, refused)
+                    return
+                log.error("a bundle that outlived its resource cannot be deleted: it is let be", extra=extra)
+        await pool.execute("DELETE FROM outlived_bundles WHERE bundle_id = $1 AND watcher = $2", bundle, self._watcher)
+
+    async def _later(self, pool: Any, bundle: str, attempts: int, refused: bool) -> None:
+        pause = SWEEP_PAUSES[min(attempts, len(SWEEP_PAUSES) - 1)] if refused else SWEEP_PAUSES[3]
+        await pool.execute(
+            "UPDATE outlived_bundles SET due = now() + $3::interval, attempts = $4"
+            " WHERE bundle_id = $1 AND watcher = $2",
+            bundle,
+            self._watcher,
+            timedelta(seconds=pause),
+            attempts + refused,
+        )
 
     async def _place(self) -> str:
         while self._database.pool is None:

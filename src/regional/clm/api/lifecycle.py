@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 # By then the feed has long told the sentinel of a new resource; if not, its scan finds it.
 FIRST_PULSE = timedelta(seconds=10)
 EMPTIED = "emptied"  # the change of a parent whose last child is gone
+FREED = "freed"  # the change of a child whose predecessor, of the same name, is gone
 
 _LOCK = f"SELECT {store.COLUMNS} FROM resources WHERE id = $1"
 
@@ -252,7 +253,10 @@ class Lifecycle:
         if found.owner_id is None or not upward:
             return
         parent = await lock(connection, found.owner_id)
-        if parent is None or parent.deleted_time is None:
+        if parent is None:
+            return
+        if parent.deleted_time is None:
+            await self._tell_successor(connection, found, actor)
             return
         entity = self._entity(parent)
         known = await reports.reports_on(connection, parent.id)
@@ -264,6 +268,20 @@ class Lifecycle:
             now, request = self.now(), parent.request_id
             await store.note(connection, parent.id, EMPTIED, document, at=now, actor=actor, request_id=request)
             await self._observe(connection, parent, entity, known, actor, request_id)
+
+    async def _tell_successor(self, connection: Any, gone: Stored, actor: str) -> None:
+        """Its adapters may have waited for this: on a management cluster the two are one object."""
+        row = await connection.fetchrow(
+            f"SELECT {store.COLUMNS} FROM resources WHERE owner_id = $1 AND kind = $2 AND name = $3"
+            " AND deleted_time IS NULL FOR UPDATE",
+            gone.owner_id,
+            gone.kind,
+            gone.name,
+        )
+        if row is not None:
+            found = store.stored(row)
+            document, request = {"predecessor": str(gone.id)}, found.request_id
+            await store.note(connection, found.id, FREED, document, at=self.now(), actor=actor, request_id=request)
 
     # -- parts -------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = "hyperfleet-sentinel"
 SCAN_BATCH = 500
-WANTED = frozenset({"created", "updated", "deleted", "placed", "emptied"})
+WANTED = frozenset({"created", "updated", "deleted", "placed", "emptied", "freed"})
 _published = prometheus_client.Counter(
     "hyperfleet_sentinel_events_published_total", "Events published", ["resource_type", "reason"]
 )

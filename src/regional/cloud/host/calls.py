@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from urllib.parse import parse_qs, unquote
+from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -53,6 +54,7 @@ class Call(msgspec.Struct, array_like=True):
     status: int = 0
     session_key: str = ""  # access key that this call handed out, and until when it is good
     session_until: float = 0.0
+    session_proven: bool = False  # whoever got it was trusted by the role; journals of old do not say
 
     def header(self, name: str) -> str:
         return next((value for key, value in self.headers if key == name), "")
@@ -67,9 +69,12 @@ class Described(msgspec.Struct, frozen=True):
     mutating: bool
 
 
-def kept_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
-    return [(name, value) for name, value in pairs if name not in _DROPPED_HEADERS]
+def sent_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+
+
+def kept_headers(sent: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in sent if name not in _DROPPED_HEADERS]
 
 
 def describe(call: Call) -> Described:
@@ -128,7 +133,7 @@ def refusal(described: Described, code: str, message: str) -> tuple[int, str, by
     """(status, content type, body) in the dialect that the caller's SDK understands."""
     if described.protocol in ("json", "rpc"):
         return 400, "application/x-amz-json-1.1", msgspec.json.encode({"__type": code, "message": message})
-    error = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
+    error = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
     if described.protocol == "query":
         return 403, "text/xml", f"<ErrorResponse>{error}<RequestId>regional</RequestId></ErrorResponse>".encode()
     if described.service == "s3":

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -30,7 +30,7 @@ import moto
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from regional.cloud.host import lean, randomness
+from regional.cloud.host import lean, randomness, trust
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class Engine:
         self.mismatches = 0
         self._now = now
         self._sessions: dict[str, float] = {}  # temporary access key → end of its validity
+        self._proven: set[str] = set()  # of these, the ones that were handed to somebody who may have them
         self._next_sweep = 0.0
         self._since_compaction = 0
         lean.install()
@@ -79,6 +80,8 @@ class Engine:
                 )
             if call.session_key:
                 self._sessions[call.session_key] = call.session_until
+                if call.session_proven:
+                    self._proven.add(call.session_key)
         self.replayed = len(kept)
         log.info(
             "journal replayed",
@@ -90,23 +93,67 @@ class Engine:
             },
         )
 
-    def execute(self, call: Call) -> tuple[Answer, int]:
-        """The answer, and the journal position that must be on disk before anybody may see it."""
+    def execute(self, call: Call, sent: Sequence[tuple[str, str]] = ()) -> tuple[Answer, int]:
+        """The answer, and the journal position that must be on disk before anybody may see it.
+
+        `sent` are all the headers as they came, names lower-case: a signature may cover more than the journal keeps.
+        """
         self._sweep_sessions()
         what = describe(call)
         if what.access_key.startswith("ASIA") and what.access_key not in self._sessions:
             # moto would take an unknown key for one of the central account.
-            status, kind, body = refusal(what, "ExpiredToken", "The security token included in the request is expired")
-            return Answer(status, [("content-type", kind)], body), self.journal.position
+            expired = "ExpiredToken", "The security token included in the request is expired"
+            return _refuse(what, expired), self.journal.position
         call.account = self._account_of(what)
+        if refused := self._why_not(call, what, sent):
+            log.warning("refused", extra={"call": name_of(call), "access_key": what.access_key, "code": refused[0]})
+            return _refuse(what, refused), self.journal.position
         if not what.mutating:
             return self._run(call), self.journal.position
         call.seed = os.urandom(16)
         call.time = self._now()
         answer = self._run(call)
         if answer.status < 400:
+            if what.action in SESSION_ACTIONS and not self._is_as_asked(call, answer):
+                mistaken = "ValidationError", "the request names more than one role"
+                return _refuse(what, mistaken), self.journal.position
             self._remember(call, what, answer)
         return answer, self.journal.position
+
+    def _why_not(self, call: Call, what: Described, sent: Sequence[tuple[str, str]]) -> trust.Refused | None:
+        """The calls that give credentials are for those who prove who they are, and may have them."""
+        key = trust.find_key(what.access_key)
+        if key is None and what.action not in SESSION_ACTIONS:
+            return None
+        if self._service(call) not in ("iam", "sts"):
+            return None
+        caller = trust.central(call.account)
+        if key is not None:
+            if key.caller is None:
+                return "InvalidClientTokenId", "The security token included in the request is invalid."
+            if refused := trust.why_not_signed(call, sent, key, self._now()):
+                return refused
+            caller = key.caller
+        if what.action not in SESSION_ACTIONS:
+            return None
+        doubtful = key is not None and key.session_token and what.access_key not in self._proven
+        if doubtful or what.action != "AssumeRole":  # the others need an identity provider, and none is known here
+            return "AccessDenied", f"Not authorized to perform sts:{what.action}"
+        return trust.why_not_assume(what.access_key, caller, form(call))
+
+    def _service(self, call: Call) -> str:
+        """Where moto will take it: the caller's own word in the signature's scope may be another."""
+        app = self._dispatcher.get_application(_environ(call))
+        return next((name for name, known in self._dispatcher.app_instances.items() if known is app), "")
+
+    def _is_as_asked(self, call: Call, answer: Answer) -> bool:
+        """Whether moto read the same role in the request as we did when we allowed it; else the session goes."""
+        match = _ACCESS_KEY.search(answer.body)
+        key = match[1].decode() if match else ""
+        if key and trust.role_of_session(key) == form(call).get("RoleArn"):
+            return True
+        _forget({key})
+        return False
 
     def _remember(self, call: Call, what: Described, answer: Answer) -> None:
         call.status = answer.status
@@ -114,7 +161,9 @@ class Engine:
             duration = int(form(call).get("DurationSeconds") or _DEFAULT_SESSION_SECONDS)
             call.session_key = match[1].decode()
             call.session_until = call.time + duration
+            call.session_proven = True
             self._sessions[call.session_key] = call.session_until
+            self._proven.add(call.session_key)
         self.journal.append(msgspec.msgpack.encode(call))
         self._since_compaction += 1
         if self._since_compaction >= _COMPACT_AFTER:
@@ -170,21 +219,32 @@ class Engine:
         expired = {key for key, until in self._sessions.items() if until <= now}
         if not expired:
             return
-        from moto.iam.models import iam_backends
-        from moto.sts.models import sts_backends
-
-        users: Iterator[tuple[str, str, Any]] = iam_backends.iter_backends()
-        for _, _, iam in users:
-            for key in expired & iam.access_keys.keys():
-                del iam.access_keys[key]
-        roles: Iterator[tuple[str, str, Any]] = sts_backends.iter_backends()
-        for _, _, sts in roles:
-            sts.assumed_roles = [role for role in sts.assumed_roles if role.access_key_id not in expired]
+        _forget(expired)
+        self._proven -= expired
         for key in expired:
             del self._sessions[key]
 
-    def valid_session(self, access_key: str) -> bool:
-        return self._sessions.get(access_key, 0.0) > self._now()
+    def proven_session(self, access_key: str) -> bool:
+        """Still good, and handed to somebody whom the role trusts. Of sessions in journals of old nobody can say."""
+        return access_key in self._proven and self._sessions.get(access_key, 0.0) > self._now()
+
+
+def _forget(sessions: set[str]) -> None:
+    from moto.iam.models import iam_backends
+    from moto.sts.models import sts_backends
+
+    users: Iterator[tuple[str, str, Any]] = iam_backends.iter_backends()
+    for _, _, iam in users:
+        for key in sessions & iam.access_keys.keys():
+            del iam.access_keys[key]
+    roles: Iterator[tuple[str, str, Any]] = sts_backends.iter_backends()
+    for _, _, sts in roles:
+        sts.assumed_roles = [role for role in sts.assumed_roles if role.access_key_id not in sessions]
+
+
+def _refuse(what: Described, why: trust.Refused) -> Answer:
+    status, kind, body = refusal(what, *why)
+    return Answer(status, [("content-type", kind)], body)
 
 
 def _create_app(service: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from regional.cloud.host.calls import Call, kept_headers
+from regional.cloud.host.calls import Call, kept_headers, sent_headers
 from regional.cloud.host.engine import Answer, Engine
 from regional.cloud.host.keys import KeyOwner, find_owner
 
@@ -60,11 +60,12 @@ class AwsApp:
         await _send(send, answer, scope["method"])
 
     async def _execute(self, scope: dict[str, Any], body: bytes) -> Answer:
+        sent = sent_headers(scope["headers"])
         call = Call(
             method=scope["method"],
             path=scope["raw_path"].decode("latin-1").partition("?")[0],
             query=scope["query_string"].decode("latin-1"),
-            headers=kept_headers(scope["headers"]),
+            headers=kept_headers(sent),
             body=body,
             seed=b"",
             account="",
@@ -73,7 +74,7 @@ class AwsApp:
         loop = asyncio.get_running_loop()
         try:
             # Shielded from a client that leaves: what moto did must reach the journal all the same.
-            answer, position = await loop.run_in_executor(self._executor, self._engine.execute, call)
+            answer, position = await loop.run_in_executor(self._executor, self._engine.execute, call, sent)
             await self._synced(position)
         except OSError as error:
             log.critical("journal cannot be written", extra={"reason": str(error)})
@@ -105,7 +106,7 @@ class AwsApp:
             return _json(401, {"message": "this look-up needs its bearer token"})
         loop = asyncio.get_running_loop()
         owner: KeyOwner | None = await loop.run_in_executor(self._executor, find_owner, access_key)
-        if owner is None or (owner.session_token and not self._engine.valid_session(access_key)):
+        if owner is None or (owner.session_token and not self._engine.proven_session(access_key)):
             return _json(404, {"message": "no such access key"})
         return _json(200, owner)
 

@@ -92,4 +92,6 @@ def unsupported(bundle: ManifestBundle, option: Option) -> str:
         return f"update strategy {option.strategy.type!r} is not known"
     if option.strategy.server_side_apply is not None and option.strategy.server_side_apply.ignore_fields:
         return "ignoreFields is asked for, which this agent does not support"
+    if option.condition_rules:
+        return "conditionRules are asked for, which this agent does not support"
     return ""

@@ -227,11 +227,12 @@ class Reconciler:
     async def _end(self, work: Work) -> float | None:
         now = rfc3339(datetime.now(UTC))
         try:
-            if not work.deleting_said:
+            record = self._records.get(work.name)
+            # What was never here, or is gone already, is not on its way out: a repeated delete gets the one answer.
+            if not work.deleting_said and (record is not None or work.outcome is not None):
                 work.conditions = status.deleting(work.conditions, now)
                 await self._reporter.send(work)
                 work.deleting_said = True
-            record = self._records.get(work.name)
             if record is not None:
                 option = work.bundle.delete_option if work.bundle else None
                 doomed = await self._doomed(record, work.bundle)

@@ -1,7 +1,7 @@
 """Works in memory: the newest spec of each bundle of this consumer, and what became of it.
 
-Only a newer spec replaces a spec, and nothing takes back a deletion: a work that is being deleted stays so until it is
-gone, whatever else arrives or is still under way.
+Only a newer spec replaces a spec, only the deletion of what we have or of something newer ends it, and nothing takes
+back a deletion: a work that is being deleted stays so until it is gone, whatever else arrives or is still under way.
 """
 
 from __future__ import annotations
@@ -175,6 +175,8 @@ class Works:
             known.status_due = True
             known.generation = max(known.generation, event.version)
             return Taken.REPEATED
+        elif 0 < event.version < known.generation:
+            return Taken.OUTDATED  # of a former life: a bundle made anew under its old id goes on counting
         known.deletion = deletion
         known.generation = max(known.generation, event.version)
         known.request_id = request_id_of(event.extensions) or known.request_id

@@ -73,9 +73,11 @@ class Lane:
 
     def put(self, entry: Entry) -> None:
         bundle = entry.bundle
-        queue = self.deletes if bundle.deleted_at else self.specs
-        if bundle.deleted_at and (ended := self.specs.pop(bundle.id, None)):
-            self.bytes -= ended.size
+        queue, others = (self.deletes, self.specs) if bundle.deleted_at else (self.specs, self.deletes)
+        if (other := others.get(bundle.id)) is not None:
+            if _newer(other, entry) is other:
+                return
+            self.bytes -= others.pop(bundle.id).size
         known = queue.get(bundle.id)
         queue[bundle.id] = kept = _newer(known, entry)
         self.bytes += kept.size - (known.size if known else 0)
@@ -235,11 +237,11 @@ class Delivery:
 
 
 def _newer(first: Entry | None, second: Entry) -> Entry:
-    """A deletion is final; else the higher version."""
+    """The higher version, and of one version its deletion: that is final, unless the bundle was made anew since."""
     if first is None:
         return second
-    one, other = (first.bundle.deleted_at is not None, first.bundle.version), second.bundle
-    return first if one > (other.deleted_at is not None, other.version) else second
+    one, other = (first.bundle.version, first.bundle.deleted_at is not None), second.bundle
+    return first if one > (other.version, other.deleted_at is not None) else second
 
 
 def _about(bundle: Bundle, **more: object) -> dict[str, object]:

@@ -106,6 +106,7 @@ class Server:
             self.source.publish,
             source_id=settings.source_id,
             keep_unknown=settings.keep_unknown_works,
+            connected=lambda: self.source.broker.connected,
         )
         largest = min(settings.max_bundle_bytes, LARGEST_BUNDLE)
         self.bundle_routes = BundleRoutes(self.database, self.bundles, self.delivery, self.feed, self.source, largest)
@@ -177,7 +178,7 @@ class Server:
         by_consumer: dict[str, dict[str, int]] = {}
         for report in reports:
             log.debug("a status was not used", extra={"resource": report.id, "consumer": report.consumer})
-            if not report.deleted:
+            if report.lives:
                 by_consumer.setdefault(report.consumer, {})[report.id] = report.version
         for consumer, versions in by_consumer.items():
             self.source.once_at_a_time(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from regional.core.database import Database
+from regional.core.mqtt import NotPublished
+from regional.core.role import Backoff
 from regional.maestro.protocol import bundles as protocol
 from regional.maestro.protocol.bundles import ResourceVersions, decode_data
 from regional.maestro.protocol.canonical import NO_STATUS
@@ -16,6 +19,10 @@ from regional.maestro.server.consumers import Consumers
 from regional.maestro.server.delivery import PAGE, Delivery, Publish
 
 log = logging.getLogger(__name__)
+
+ROUNDS = 6
+"""How often a consumer is asked whose message the broker does not take; a new session asks everyone anew."""
+LONGEST_PAUSE = 5.0
 
 
 class Resync:
@@ -29,10 +36,12 @@ class Resync:
         *,
         source_id: str,
         keep_unknown: bool,
+        connected: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`connected` says whether the broker is there: without it, asking again is for the next session."""
         self._database = database
         self._bundles, self._consumers, self._delivery, self._publish = bundles, consumers, delivery, publish
-        self._source_id, self._keep_unknown = source_id, keep_unknown
+        self._source_id, self._keep_unknown, self._connected = source_id, keep_unknown, connected
 
     async def answer(self, event: Event) -> None:
         """Everything being deleted, everything older at the agent, and the end of what nobody knows here.
@@ -76,9 +85,10 @@ class Resync:
             "SELECT EXISTS (SELECT 1 FROM resources WHERE consumer_name = $1)", consumer
         ):
             ending |= set(strangers)
+        ended = 0
         for resource_id in sorted(ending):
-            await self._publish_end(consumer, resource_id, reported[resource_id], RESYNC_RESPONSE)
-        return len(ending)
+            ended += await self._publish_end(consumer, resource_id, reported[resource_id], RESYNC_RESPONSE)
+        return ended
 
     async def _remembered(self, consumer: str, ids: list[str]) -> set[str]:
         rows = await pool_of(self._database).fetch(
@@ -94,7 +104,12 @@ class Resync:
             log.warning("a deleted bundle is ended again", extra={"resource": resource_id, "consumer": consumer})
             await self._publish_end(consumer, resource_id, reported[resource_id], "delete_request")
 
-    async def _publish_end(self, consumer: str, resource_id: str, version: int, action: str) -> None:
+    async def _publish_end(self, consumer: str, resource_id: str, version: int, action: str) -> bool:
+        """Not if it was made (anew) since we looked: with many bundles to send before, that is a while ago."""
+        if await pool_of(self._database).fetchval(
+            "SELECT EXISTS (SELECT 1 FROM resources WHERE id = $1 AND consumer_name = $2)", resource_id, consumer
+        ):
+            return False
         now = timestamp(datetime.now(UTC))
         await self._publish(
             protocol.spec_event(
@@ -107,15 +122,37 @@ class Resync:
                 time=now,
             )
         )
+        return True
 
     async def ask_everyone(self) -> None:
-        """After a new session with the broker: which statuses have changed since ours?"""
-        names = await self._consumers.names()
-        for name in names:
-            rows = await pool_of(self._database).fetch(
-                "SELECT id, status_hash FROM resources WHERE consumer_name = $1 ORDER BY id", name
-            )
-            hashes = [(row["id"], row["status_hash"] or NO_STATUS) for row in rows]
-            for event in protocol.status_resync_events(self._source_id, name, hashes):
+        """After a new session with the broker: which statuses have changed since ours?
+
+        A message for one consumer that the broker does not take keeps nobody else from being asked. Raises
+        NotPublished when the broker is away.
+        """
+        names = left = await self._consumers.names()
+        backoff = Backoff(0.1, LONGEST_PAUSE)
+        for turn in range(ROUNDS):
+            if turn:
+                await backoff.pause()
+            left = [name for name in left if not await self._asked(name)]
+            if not left:
+                break
+        else:
+            log.warning("agents could not be asked for their statuses", extra={"consumers": ",".join(left[:20])})
+        log.info("agents were asked for their statuses", extra={"consumers": len(names) - len(left)})
+
+    async def _asked(self, consumer: str) -> bool:
+        rows = await pool_of(self._database).fetch(
+            "SELECT id, status_hash FROM resources WHERE consumer_name = $1 ORDER BY id", consumer
+        )
+        hashes = [(row["id"], row["status_hash"] or NO_STATUS) for row in rows]
+        try:
+            for event in protocol.status_resync_events(self._source_id, consumer, hashes):
                 await self._publish(event)
-        log.info("agents were asked for their statuses", extra={"consumers": len(names)})
+        except NotPublished as error:
+            if not self._connected():
+                raise
+            log.warning("an agent is not asked yet", extra={"consumer": consumer, "reason": str(error)})
+            return False
+        return True

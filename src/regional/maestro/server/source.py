@@ -113,8 +113,10 @@ class Source:
                     # A new session starts both resyncs anew.
                     return log.info("given up until the broker is back", extra={"what": key, "reason": str(error)})
 
-        def ended(_: object) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
             self._running.pop(key, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("failed, and is not tried again", exc_info=error, extra={"what": key})
             if again := self._again.pop(key, None):
                 self.once_at_a_time(key, again)
 

@@ -88,9 +88,15 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     hash: str
     status: str
     applied: bool
+    deleting: bool
     deleted: bool
     request_id: str
     received: float = msgspec.field(default_factory=time.monotonic)
+
+    @property
+    def lives(self) -> bool:
+        """Whether the agent means to keep the work. One that it is ending needs no second word about that."""
+        return not (self.deleting or self.deleted)
 
 
 class Stored(msgspec.Struct, kw_only=True, frozen=True):
@@ -126,6 +132,7 @@ def report_of(event: Event) -> Report:
         hash=event.extensions.get("statushash", ""),
         status=text,
         applied="Applied" in true,
+        deleting="Deleting" in true,
         deleted="Deleted" in true,
         request_id=request_id_of(event.extensions),
     )
