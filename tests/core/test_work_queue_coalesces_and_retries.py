@@ -65,6 +65,59 @@ async def test_failures_back_off_in_virtual_time() -> None:
     assert gaps[:4] == [2.0, 4.0, 8.0, 8.0]
 
 
+async def test_the_earlier_of_two_moments_wins_whichever_was_set_first() -> None:
+    for moments in ((0.5, 60.0), (60.0, 0.5)):
+        clock = ManualClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        for seconds in moments:
+            queue.add_after("a", seconds)
+        await clock.advance(0.4)
+        assert len(queue) == 0
+        await clock.advance(0.2)
+        assert len(queue) == 1
+        assert await queue.take() == "a"
+        queue.done("a")
+        await clock.advance(100)
+        assert len(queue) == 0, "the later moment was not taken by the pass before it"
+
+
+async def test_a_look_that_is_asked_for_during_a_pass_is_not_put_off_by_its_end() -> None:
+    clock = ManualClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    moments: list[float] = []
+
+    async def reconcile(key: str) -> float:
+        moments.append(clock.monotonic())
+        if len(moments) == 1:
+            queue.add_after(key, 0.5)
+        return 60.0
+
+    queue.add("a")
+    task = asyncio.create_task(run_workers("t", queue, reconcile, clock=clock))
+    await clock.advance(130)
+    task.cancel()
+    assert moments == [0.0, 0.5, 60.5, 120.5]
+
+
+async def test_a_pass_takes_the_pending_moment_with_it() -> None:
+    """Or a key that is looked at for other reasons would be looked at twice as often for ever after."""
+    clock = ManualClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    moments: list[float] = []
+
+    async def reconcile(_: str) -> float:
+        moments.append(clock.monotonic())
+        return 60.0
+
+    queue.add("a")
+    task = asyncio.create_task(run_workers("t", queue, reconcile, clock=clock))
+    await clock.advance(50)
+    queue.add("a")
+    await clock.advance(70)
+    task.cancel()
+    assert moments == [0.0, 50.0, 110.0]
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 4))
 def test_every_key_added_is_seen_whatever_the_order(keys: list[int], workers: int) -> None:

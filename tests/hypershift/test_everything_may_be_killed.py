@@ -157,3 +157,22 @@ async def test_what_is_taken_out_of_a_guest_is_put_back(mc: Operated) -> None:
 
     await eventually(furnished)
     assert await mc.client.get(HYPERSHIFT, "HostedControlPlane", "home", "home-home")
+
+
+async def test_a_control_plane_that_somebody_deletes_is_told_and_made_again(mc: Operated) -> None:
+    await mc.create("razed", "razed")
+    await mc.available("razed", "razed")
+    old = await mc.api_process("razed", "razed")
+    namespace = await mc.client.get_or_none("v1", "Namespace", "razed-razed")
+    assert namespace is not None
+    await mc.client.delete("v1", "Namespace", "razed-razed")
+    await mc.told("HostedCluster", "razed", "razed", "Available", "False")
+
+    async def made_again() -> bool:
+        found = await mc.client.get_or_none("v1", "Namespace", "razed-razed")
+        return found is not None and uid_of(found) != uid_of(namespace)
+
+    await eventually(made_again, 60)
+    await mc.available("razed", "razed")
+    assert not old.alive()
+    assert "default" in await mc.guest_kubectl("razed", "razed", "get", "namespaces")

@@ -253,10 +253,13 @@ async def test_no_key_and_no_password_reaches_the_log(mc: Operated) -> None:
 async def test_pausing_stops_changes_and_goes_on_by_itself(mc: Operated) -> None:
     await mc.create("nap", "paused")
     await mc.available("nap", "paused")
-    await mc.patch("HostedCluster", "nap", "paused", {"spec": {"pausedUntil": "true"}})
-    await mc.told("HostedCluster", "nap", "paused", "ReconciliationActive", "False", "ReconciliationPaused")
+    newer = RELEASE.replace("4.21.3", "4.21.9")
+    await mc.patch("HostedCluster", "nap", "paused", {"spec": {"pausedUntil": "true", "release": {"image": newer}}})
+    hosted = await mc.told("HostedCluster", "nap", "paused", "ReconciliationActive", "False", "ReconciliationPaused")
     plane = await mc.client.get(HYPERSHIFT, "HostedControlPlane", "nap", "paused-nap")
     assert spec_of(plane)["pausedUntil"] == "true"
+    history = status_of(hosted)["controlPlaneVersion"]["history"]
+    assert [entry["image"] for entry in history] == [RELEASE], "nothing of the new release was carried out"
     pod = await mc.api_pod("nap", "paused")
     annotations = {"hypershift.openshift.io/restart-date": "today"}
     await mc.patch("HostedCluster", "nap", "paused", {"metadata": {"annotations": annotations}})

@@ -26,7 +26,7 @@ class WorkQueue(Generic[K]):
         self._running: set[K] = set()
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._timers: dict[K, asyncio.Task[None]] = {}
+        self._timers: dict[K, tuple[float, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
 
     def add(self, key: K) -> None:
@@ -37,10 +37,16 @@ class WorkQueue(Generic[K]):
             self._wake.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """The earlier of two timers for one key wins by running first; a later add replaces the pending timer."""
-        if old := self._timers.pop(key, None):
-            old.cancel()
-        self._timers[key] = asyncio.create_task(self._later(key, seconds))
+        """The earlier of two moments for one key wins: the pass at that moment says when to look again after it.
+
+        A pass that begins takes the key's pending moment with it; one that is set during the pass stands.
+        """
+        deadline = self._clock.monotonic() + seconds
+        if (pending := self._timers.get(key)) is not None:
+            if pending[0] <= deadline:
+                return
+            pending[1].cancel()
+        self._timers[key] = deadline, asyncio.create_task(self._later(key, seconds))
 
     async def _later(self, key: K, seconds: float) -> None:
         await self._clock.sleep(seconds)
@@ -54,6 +60,8 @@ class WorkQueue(Generic[K]):
         key = next(iter(self._waiting))
         del self._waiting[key]
         self._running.add(key)
+        if (pending := self._timers.pop(key, None)) is not None:
+            pending[1].cancel()
         return key
 
     def done(self, key: K, *, failed: bool = False) -> None:
@@ -68,7 +76,7 @@ class WorkQueue(Generic[K]):
             self.add(key)
 
     def close(self) -> None:
-        for timer in self._timers.values():
+        for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 

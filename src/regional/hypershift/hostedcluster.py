@@ -35,21 +35,22 @@ from regional.hypershift.status import Observed
 from regional.hypershift.timing import Stretches
 from regional.hypershift.validation import Gates, Surroundings, judge
 from regional.hypershift.world import World
-from regional.hypershift.writing import Writer
-from regional.kube.client import Client
+from regional.hypershift.writing import Writer, overtaken
+from regional.kube.client import ApiError, Client
 from regional.kube.objects import (
-    Key,
     Obj,
     annotations_of,
     copied,
     finalizers_of,
     generation_of,
+    is_deleting,
     is_true,
     key_of,
     name_of,
     namespace_of,
     spec_of,
     status_of,
+    uid_of,
     version_of,
 )
 
@@ -79,16 +80,23 @@ class HostedClusterReconciler:
         hosted = await self._identify(hosted)
         around = await self._surroundings(hosted)
         gates = judge(hosted, around)
-        if gates.blocked or gates.paused or gates.release is None:
+        release = gates.carried_out
+        if release is None:
             return await self._stand_still(hosted, gates)
         assert around.pull_secret is not None
+        if around.control_plane is not None and is_deleting(around.control_plane):
+            return await self._let_go(hosted, gates, around.control_plane)
         if not status_of(hosted).get("conditions"):
             plane, _ = await asyncio.gather(
                 self._maker.make(hosted, around.pull_secret), self._tell(hosted, gates, None, Observed())
             )
         else:
-            plane = await self._maker.make(hosted, around.pull_secret)
-        observed = await self._observe(hosted, gates.release, plane)
+            try:
+                plane = await self._maker.make(hosted, around.pull_secret)
+            except ApiError:
+                await self._tell_what_runs(hosted, gates, around.control_plane)
+                raise
+        observed = await self._observe(hosted, release, plane)
         await self._tell(hosted, gates, plane.control_plane, observed)
         if not observed.serving:
             return WAITING_SECONDS * 2
@@ -125,6 +133,23 @@ class HostedClusterReconciler:
         control_plane = self._world.control_planes.get(namespace, name_of(hosted))
         return Surroundings(self._clock.now(), pull_secret, there, control_plane)
 
+    async def _let_go(self, hosted: Obj, gates: Gates, control_plane: Obj) -> float:
+        """Somebody deleted the control plane (or its whole namespace) under a cluster that lives: it ends, and is made
+        again, empty. Nobody may hold it in between, and nobody may call it available."""
+        if FINALIZER in finalizers_of(control_plane):
+            left = [finalizer for finalizer in finalizers_of(control_plane) if finalizer != FINALIZER]
+            metadata = {"uid": uid_of(control_plane), "finalizers": left}
+            where = (name_of(control_plane), namespace_of(control_plane))
+            await self._client.patch(API_VERSION, "HostedControlPlane", *where, {"metadata": metadata})
+            Traced(log, hosted).warning("the control plane was deleted by somebody else; it will be made again")
+        await self._tell_what_runs(hosted, gates, control_plane)
+        return WAITING_SECONDS
+
+    async def _tell_what_runs(self, hosted: Obj, gates: Gates, control_plane: Obj | None) -> None:
+        if control_plane is not None:
+            observed = await self._look(hosted, self._seen(hosted, None), None)
+            await self._tell(hosted, gates, control_plane, observed)
+
     async def _stand_still(self, hosted: Obj, gates: Gates) -> float:
         """Nothing is made or changed; what runs goes on and is still reported."""
         namespace = control_plane_namespace(hosted)
@@ -133,7 +158,7 @@ class HostedClusterReconciler:
         if control_plane is not None:
             if gates.paused:
                 await self._pause(hosted, control_plane)
-            observed = await self._look(hosted, self._seen(hosted, gates.release), None)
+            observed = await self._look(hosted, self._seen(hosted, None), None)
         Traced(log, hosted).info("hosted cluster waits", extra={"reason": gates.blocked or "paused"})
         await self._tell(hosted, gates, control_plane, observed)
         return WAITING_SECONDS
@@ -204,6 +229,8 @@ class HostedClusterReconciler:
             if observed.serving or self._world.components.in_namespace(control_plane_namespace(hosted)):
                 await asyncio.gather(*(self._tell_component(hosted, name, part) for name, part in parts.items()))
         live = self._world.hosted.get(*key_of(hosted)) or hosted
+        if overtaken(hosted, live):
+            return
         wanted = copied(live)
         now, generation = self._clock.now(), generation_of(live)
         told = status.hosted_cluster_findings(live, gates.findings, findings, gates.blocked, observed.guest)
@@ -242,12 +269,12 @@ class HostedClusterReconciler:
         body.pop("kubeadminPassword", None)
         if observed.kubeconfig and has_kubeadmin(hosted):
             body["kubeadminPassword"] = {"name": kubeadmin_password(hosted)}
-        if gates.release is not None:
-            body["payloadArch"] = gates.release.architecture
+        if (release := gates.carried_out) is not None:
+            body["payloadArch"] = release.architecture
             complete = all(part.rolled_out.holds for part in parts.values())
             known = body.get("controlPlaneVersion") or {}
             body["controlPlaneVersion"] = status.control_plane_version(
-                known, gates.release, complete, generation, self._clock.now()
+                known, release, complete, generation, self._clock.now()
             )
 
     async def _tell_component(self, hosted: Obj, name: str, part: status.Component) -> None:
@@ -286,10 +313,10 @@ class HostedClusterReconciler:
         answer = await self._client.patch(API_VERSION, "HostedCluster", name_of(hosted), namespace_of(hosted), patch)
         self._world.hosted.observe(answer)
 
-    async def tell_failure(self, key: Key, error: Exception) -> None:
+    async def tell_failure(self, hosted: Obj, error: Exception) -> None:
         """What stopped a pass, where people look for it."""
-        live = self._world.hosted.get(*key)
-        if live is None:
+        live = self._world.hosted.get(*key_of(hosted))
+        if live is None or overtaken(hosted, live):
             return
         wanted = copied(live)
         failed = Finding("False", "ReconciliationError", str(error) or type(error).__name__)

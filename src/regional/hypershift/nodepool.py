@@ -14,7 +14,7 @@ from regional.hypershift.guest.nodes import Pace, PoolNodes
 from regional.hypershift.names import API_VERSION, CURRENT_CONFIG_VERSION, FINALIZER, Traced
 from regional.hypershift.releases import Release
 from regional.hypershift.world import World
-from regional.hypershift.writing import Writer
+from regional.hypershift.writing import Writer, overtaken
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import (
     Obj,
@@ -109,7 +109,8 @@ class NodePoolReconciler:
         replicas = findings.desired_replicas(pool, int(status_of(pool).get("replicas") or 0))
         pace = Pace.of(spec_of(pool)["management"], replicas)
         if annotations_of(pool).get(CURRENT_CONFIG_VERSION) != made_of:
-            pool = await self._patch(pool, {"annotations": {CURRENT_CONFIG_VERSION: made_of}})
+            # Not the answer: it may have a newer spec than the one this pass is about.
+            await self._patch(pool, {"annotations": {CURRENT_CONFIG_VERSION: made_of}})
         try:
             async with asyncio.timeout(_GUEST_SECONDS):
                 template = findings.template(pool, hosted, release, made_of)
@@ -198,6 +199,8 @@ class NodePoolReconciler:
         self, pool: Obj, told: Findings, found: PoolNodes | None = None, release: Release | None = None
     ) -> None:
         live = self._world.pools.get(*key_of(pool)) or pool
+        if overtaken(pool, live):
+            return
         wanted = copied(live)
         write(wanted, told, generation_of(live), self._clock.now())
         if _ONLY_WHILE_FALSE not in told and read(wanted, _ONLY_WHILE_FALSE) is not None:

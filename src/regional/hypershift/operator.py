@@ -22,7 +22,7 @@ from regional.hypershift.timing import Stretches
 from regional.hypershift.world import World
 from regional.hypershift.writing import Writer
 from regional.kube.client import ApiError, ApiUnreachable, Client
-from regional.kube.objects import Key, is_deleting
+from regional.kube.objects import Key, Obj, is_deleting
 
 log = logging.getLogger(__name__)
 CONFLICT_SECONDS, GONE_SECONDS, WORDS_SECONDS = 0.02, 0.5, 0.5
@@ -98,17 +98,17 @@ class Operator:
             pause = _passing(error)
             if pause is not None:
                 return pause
-            await self._admit(key, error)
+            await self._admit(hosted, error)
             raise
         except Exception as error:
             log.exception("hosted cluster stumbled", extra={"hostedcluster": "/".join(key)})
-            await self._admit(key, error)
+            await self._admit(hosted, error)
             raise
 
-    async def _admit(self, key: Key, error: Exception) -> None:
+    async def _admit(self, hosted: Obj, error: Exception) -> None:
         if not isinstance(error, ApiUnreachable):
             with contextlib.suppress(ApiError):
-                await self._clusters.tell_failure(key, error)
+                await self._clusters.tell_failure(hosted, error)
 
     async def _pool(self, key: Key) -> float | None:
         pool = self.world.pools.get(*key)

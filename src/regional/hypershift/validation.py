@@ -58,6 +58,11 @@ class Gates(msgspec.Struct, frozen=True):
                 return f"{kind}: {finding.message}"
         return ""
 
+    @property
+    def carried_out(self) -> Release | None:
+        """The release that is brought about now; None while nothing may be made or changed, whatever is asked for."""
+        return None if self.blocked or self.paused else self.release
+
 
 def judge(hosted: Obj, around: Surroundings) -> Gates:
     release, image = _release(hosted, around)

@@ -10,7 +10,16 @@ from typing import Any
 
 from regional.hypershift.names import CLUSTER, FIELD_MANAGER, MANAGED, REQUEST_ID, request_of, slashed
 from regional.kube.client import ApiError, Client, Informer
-from regional.kube.objects import Obj, is_deleting, name_of, namespace_of, owner_reference, spec_of
+from regional.kube.objects import (
+    Obj,
+    generation_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    owner_reference,
+    spec_of,
+    uid_of,
+)
 
 
 def covers(wanted: Any, live: Any) -> bool:
@@ -22,6 +31,14 @@ def covers(wanted: Any, live: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(covers, wanted, live))
     return bool(wanted == live)
+
+
+def overtaken(seen: Obj, live: Obj) -> bool:
+    """Whether something else is wanted now than when the findings about `seen` were made.
+
+    They must not be told as if they were about the new wish; the change of it has asked for a pass of its own.
+    """
+    return (uid_of(seen), generation_of(seen)) != (uid_of(live), generation_of(live))
 
 
 def mark(obj: Obj, hosted: Obj, *, owned: bool = False) -> Obj:
