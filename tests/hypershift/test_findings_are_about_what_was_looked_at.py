@@ -90,8 +90,8 @@ async def test_a_hosted_clusters_findings_are_not_told_of_a_later_generation(ben
 
     before, after = await bench.changed("HostedCluster", {"release": {"image": RELEASE.replace("4.21.3", "9.9.9")}})
     await bench.clusters.reconcile(before)
-    await bench.clusters.tell_failure(before, ValueError("of the pass before"))
     assert await bench.said("HostedCluster", "ValidReleaseImage") == told
+    await bench.clusters.tell_failure(before, ValueError("of the pass before"))
     assert (await bench.said("HostedCluster", "ReconciliationSucceeded"))["status"] == "True"
     await bench.clusters.reconcile(after)
     assert (await bench.said("HostedCluster", "ValidReleaseImage"))["observedGeneration"] == generation_of(after)

@@ -195,6 +195,7 @@ class SlowParent:
         self._socket = socket
         self.asked, self.may_fork = asyncio.Event(), asyncio.Event()
         self.children: list[subprocess.Popen[bytes]] = []
+        self._answering: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
 
     async def __aenter__(self) -> SlowParent:
         self._server = await asyncio.start_unix_server(self._answer, str(self._socket))
@@ -202,11 +203,19 @@ class SlowParent:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
+        for task, writer in self._answering:
+            task.cancel()
+            writer.close()
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
         for child in self.children:
             child.kill()
             child.wait()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.append((task, writer))
         request = msgspec.json.decode(await reader.readline(), type=SpawnRequest)
         self.asked.set()
         await self.may_fork.wait()

@@ -8,6 +8,7 @@ file, it died unseen and the attempt tells nothing about the task.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -81,7 +82,7 @@ class Attempt:
         exit_file = self._directory / f"{step.name}.exit"
         process = read_state(self._directory / f"{step.name}.state")
         if process is None:
-            process = await self._start(step, exit_file)
+            process = await self._start_or_stop(step, exit_file)
         elif process.alive():
             on_adopted()
         elif (status := read_exit(exit_file)) is None or status.signal:
@@ -92,6 +93,17 @@ class Attempt:
             return await wait_exit(process, exit_file)
         except asyncio.CancelledError:
             await process.stop(_STOP_GRACE)
+            raise
+
+    async def _start_or_stop(self, step: ResolvedStep, exit_file: Path) -> ProcessRef:
+        """Cancelled between the request and its answer, the process may be there already: it is stopped, too."""
+        starting = asyncio.ensure_future(self._start(step, exit_file))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SpawnError, OSError, TimeoutError):
+                process = await asyncio.wait_for(starting, _STOP_GRACE)
+                await process.stop(_STOP_GRACE)
             raise
 
     async def _start(self, step: ResolvedStep, exit_file: Path) -> ProcessRef:
