@@ -7,7 +7,7 @@ of the look-up token.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,16 @@ class KeyOwner(msgspec.Struct, rename="camel", omit_defaults=True):
     session_token: str = ""
 
 
-def find_owner(access_key: str) -> KeyOwner | None:
+class Issued(NamedTuple):
+    """A key that moto gave out, in moto's own objects: of a session with its role, or of a user if it is active."""
+
+    account: str
+    key: Any
+    role: Any | None
+    user: Any | None
+
+
+def issued(access_key: str) -> Issued | None:
     from moto.iam.models import iam_backends
     from moto.sts.models import sts_backends
 
@@ -30,14 +39,16 @@ def find_owner(access_key: str) -> KeyOwner | None:
         if key is None:
             continue
         role = sts_backends[account][partition].get_assumed_role_from_access_key(access_key)
-        if role is not None:
-            return KeyOwner(key.secret_access_key, account, role.arn, role.user_id, role.session_token)
-        return _user(iam, account, key)
+        user = iam.get_user_from_access_key_id(access_key) if role is None and key.status == "Active" else None
+        return Issued(account, key, role, user)
     return None
 
 
-def _user(iam: Any, account: str, key: Any) -> KeyOwner | None:
-    user = iam.get_user_from_access_key_id(key.access_key_id)
-    if user is None or key.status != "Active":
+def find_owner(access_key: str) -> KeyOwner | None:
+    found = issued(access_key)
+    if found is None:
         return None
-    return KeyOwner(key.secret_access_key, account, user.arn, user.id)
+    account, secret, role, user = found.account, found.key.secret_access_key, found.role, found.user
+    if role is not None:
+        return KeyOwner(secret, account, role.arn, role.user_id, role.session_token)
+    return KeyOwner(secret, account, user.arn, user.id) if user is not None else None

@@ -21,6 +21,7 @@ import msgspec
 
 from regional.cloud.aws import ACCESS_ROLE
 from regional.cloud.host.calls import Call
+from regional.cloud.host.keys import issued
 
 Refused = tuple[str, str]  # AWS's code and a message
 _ROLE = re.compile(r"arn:aws:iam::(\d{12}):role/(?:[\x21-\x7e]+/)?([\w+=,.@-]{1,64})", re.ASCII)
@@ -52,21 +53,13 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def find_key(access_key: str) -> Key | None:
-    from moto.iam.models import iam_backends
-    from moto.sts.models import sts_backends
-
-    backends: Iterator[tuple[str, str, Any]] = iam_backends.iter_backends()
-    for account, partition, iam in backends:
-        key = iam.access_keys.get(access_key)
-        if key is None:
-            continue
-        role = sts_backends[account][partition].get_assumed_role_from_access_key(access_key)
-        if role is not None:
-            return Key(key.secret_access_key, role.session_token, _caller(account, role.arn, role.role_arn))
-        user = iam.get_user_from_access_key_id(access_key)
-        usable = user is not None and key.status == "Active"
-        return Key(key.secret_access_key, "", _caller(account, user.arn) if usable else None)
-    return None
+    found = issued(access_key)
+    if found is None:
+        return None
+    account, secret = found.account, found.key.secret_access_key
+    if found.role is not None:
+        return Key(secret, found.role.session_token, _caller(account, found.role.arn, found.role.role_arn))
+    return Key(secret, "", _caller(account, found.user.arn) if found.user is not None else None)
 
 
 def role_of_session(access_key: str) -> str:
