@@ -25,7 +25,7 @@ from regional.hypershift.names import (
 )
 from regional.hypershift.plane import PlaneMaker
 from regional.hypershift.world import World
-from regional.hypershift.writing import Writer
+from regional.hypershift.writing import Writer, drop_finalizer
 from regional.kube.client import Client
 from regional.kube.objects import (
     Obj,
@@ -39,7 +39,6 @@ from regional.kube.objects import (
     namespace_of,
     status_of,
     uid_of,
-    version_of,
 )
 
 log = logging.getLogger(__name__)
@@ -77,7 +76,7 @@ class Deletion:
             await self._maker.take_back(hosted, name)
         self._looker.forget(key)
         self._ring.forget(hosted)
-        await self._release(API_VERSION, "HostedCluster", hosted)
+        await drop_finalizer(self._client, "HostedCluster", hosted)
         Traced(log, hosted).info("hosted cluster is gone")
         return None
 
@@ -107,7 +106,7 @@ class Deletion:
                 API_VERSION, "HostedControlPlane", name_of(live), namespace, uid=uid_of(live), missing_ok=True
             )
         if live.get("kind") == "HostedControlPlane" and FINALIZER in finalizers_of(live):
-            await self._release(API_VERSION, "HostedControlPlane", live)
+            await drop_finalizer(self._client, "HostedControlPlane", live)
             Traced(log, hosted).info("control plane removed")
         left = await self._client.get_or_none(API_VERSION, "HostedControlPlane", name_of(hosted), namespace)
         return left is not None
@@ -124,11 +123,6 @@ class Deletion:
             c["message"] for c in status_of(live).get("conditions") or [] if c["type"] == "NamespaceContentRemaining"
         ]
         return f"{name}: {remains[0]}" if remains and is_deleting(live) else name
-
-    async def _release(self, api_version: str, kind: str, obj: Obj) -> None:
-        left = [finalizer for finalizer in finalizers_of(obj) if finalizer != FINALIZER]
-        metadata = {"uid": uid_of(obj), "resourceVersion": version_of(obj), "finalizers": left}
-        await self._client.patch(api_version, kind, name_of(obj), namespace_of(obj), {"metadata": metadata})
 
     async def _wait(self, hosted: Obj, phase: str, what: str) -> float:
         wanted = copied(hosted)

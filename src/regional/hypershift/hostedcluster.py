@@ -35,7 +35,7 @@ from regional.hypershift.status import Observed
 from regional.hypershift.timing import Stretches
 from regional.hypershift.validation import Gates, Surroundings, judge
 from regional.hypershift.world import World
-from regional.hypershift.writing import Writer, overtaken
+from regional.hypershift.writing import Writer, drop_finalizer, overtaken
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import (
     Obj,
@@ -50,7 +50,6 @@ from regional.kube.objects import (
     namespace_of,
     spec_of,
     status_of,
-    uid_of,
     version_of,
 )
 
@@ -137,10 +136,7 @@ class HostedClusterReconciler:
         """Somebody deleted the control plane (or its whole namespace) under a cluster that lives: it ends, and is made
         again, empty. Nobody may hold it in between, and nobody may call it available."""
         if FINALIZER in finalizers_of(control_plane):
-            left = [finalizer for finalizer in finalizers_of(control_plane) if finalizer != FINALIZER]
-            metadata = {"uid": uid_of(control_plane), "finalizers": left}
-            where = (name_of(control_plane), namespace_of(control_plane))
-            await self._client.patch(API_VERSION, "HostedControlPlane", *where, {"metadata": metadata})
+            await drop_finalizer(self._client, "HostedControlPlane", control_plane)
             Traced(log, hosted).warning("the control plane was deleted by somebody else; it will be made again")
         await self._tell_what_runs(hosted, gates, control_plane)
         return WAITING_SECONDS

@@ -14,7 +14,7 @@ from regional.hypershift.guest.nodes import Pace, PoolNodes
 from regional.hypershift.names import API_VERSION, CURRENT_CONFIG_VERSION, FINALIZER, Traced
 from regional.hypershift.releases import Release
 from regional.hypershift.world import World
-from regional.hypershift.writing import Writer, overtaken
+from regional.hypershift.writing import Writer, drop_finalizer, overtaken
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import (
     Obj,
@@ -31,7 +31,6 @@ from regional.kube.objects import (
     owners_of,
     spec_of,
     status_of,
-    uid_of,
     version_of,
 )
 
@@ -177,9 +176,7 @@ class NodePoolReconciler:
                 return 1.0
             # The guest goes with all that is in it; its API need not be asked first.
             Traced(log, pool).info("nodes are left to the end of their guest", extra={"reason": str(error)})
-        left = [finalizer for finalizer in finalizers_of(pool) if finalizer != FINALIZER]
-        metadata = {"uid": uid_of(pool), "resourceVersion": version_of(pool), "finalizers": left}
-        await self._client.patch(API_VERSION, "NodePool", name_of(pool), namespace_of(pool), {"metadata": metadata})
+        await drop_finalizer(self._client, "NodePool", pool)
         self._world.pools.observe_deleted(pool)
         Traced(log, pool).info("node pool is gone")
         return None

@@ -8,10 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from regional.hypershift.names import CLUSTER, FIELD_MANAGER, MANAGED, REQUEST_ID, request_of, slashed
+from regional.hypershift.names import (
+    API_VERSION,
+    CLUSTER,
+    FIELD_MANAGER,
+    FINALIZER,
+    MANAGED,
+    REQUEST_ID,
+    request_of,
+    slashed,
+)
 from regional.kube.client import ApiError, Client, Informer
 from regional.kube.objects import (
     Obj,
+    finalizers_of,
     generation_of,
     is_deleting,
     name_of,
@@ -19,6 +29,7 @@ from regional.kube.objects import (
     owner_reference,
     spec_of,
     uid_of,
+    version_of,
 )
 
 
@@ -31,6 +42,13 @@ def covers(wanted: Any, live: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(covers, wanted, live))
     return bool(wanted == live)
+
+
+async def drop_finalizer(client: Client, kind: str, obj: Obj) -> None:
+    """Ours alone, of this very object as it was seen: raises ApiError if it has changed since."""
+    left = [finalizer for finalizer in finalizers_of(obj) if finalizer != FINALIZER]
+    metadata = {"uid": uid_of(obj), "resourceVersion": version_of(obj), "finalizers": left}
+    await client.patch(API_VERSION, kind, name_of(obj), namespace_of(obj), {"metadata": metadata})
 
 
 def overtaken(seen: Obj, live: Obj) -> bool:
