@@ -153,7 +153,7 @@ def _short(value: Document) -> str:
 @wait_options
 @api_command
 def delete(session: Session, bundle_name: str, consumer: str | None, yes: bool, wait: bool, timeout: float) -> int:
-    """Delete a resource bundle; its agent removes the objects and then says so.
+    """Delete a resource bundle; its agent removes the objects and then says so. Those of clusters are refused.
 
     A cluster's own bundle comes back as long as the cluster is there: delete the cluster instead.
 
