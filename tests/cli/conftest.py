@@ -67,7 +67,7 @@ class Terminal:
         self._process, self._screen, self.text = process, screen, ""
 
     async def shows(self, wanted: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while wanted not in self.text:
                 if not await self._read():
                     raise AssertionError(f"no {wanted!r} in {self.text!r}")
@@ -76,7 +76,7 @@ class Terminal:
         os.write(self._screen, text.encode())
 
     async def ends(self) -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await self._read():
                 pass
             return await self._process.wait()
@@ -138,7 +138,7 @@ class Shell:
 
 async def interrupted(process: asyncio.subprocess.Process) -> Result:
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         out, err = await process.communicate()
     return Result(process.returncode or 0, out.decode(), err.decode())
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from regional.core.paths import checkout
+from regional.maestro.protocol.bundles import status_event
 from tests.cli.conftest import Place
 from tests.kube_controllers.harness import Cluster
-from tests.maestro.harness import Maestro
+from tests.maestro.harness import Maestro, eventually
 
 PAYLOAD = str(checkout() / "examples" / "work" / "payload.json")
 
@@ -29,6 +30,8 @@ async def test_work_is_applied_and_what_came_back_is_shown(operator: Any, maestr
         sent = await operator.succeed("work", "create", "-f", PAYLOAD, "--to", "mc01", "--wait")
         assert "✓ applied" in sent.err
         assert "maestro-payload-test is applied on mc01" in sent.out
+        none = await operator.succeed("bundle", "list", "--not-applied", "--to", "mc01")
+        assert "no resource bundles for mc01 that are not applied" in none.err
         text = (await operator.succeed("bundle", "describe", "maestro-payload-test")).out
         assert "ConfigMap default/maestro-payload-test: Applied=True" in text
         assert "status = " in text  # the feedback
@@ -83,3 +86,40 @@ async def test_refusals_name_what_is_wrong(operator: Any) -> None:
         assert "there is no resource bundle" in missing.err
     nobody = await operator.run("management-cluster", "describe", "a/../b")
     assert nobody.code == 1
+
+
+async def test_the_words_of_agents_stay_on_their_line_and_command_no_terminal(operator: Any, maestro: Maestro) -> None:
+    await operator.succeed("work", "create", "-f", PAYLOAD, "--to", "mc01")
+    wild = "first\nsecond \x1b[2J\x9b31m\x07 end"
+    failed = {"type": "Applied", "status": "False", "reason": "R", "message": wild}
+    meta = {"kind": "ConfigMap", "namespace": "default", "name": "maestro-payload-test"}
+    value = {"name": "a\x1bb", "fieldValue": {"type": "String", "string": wild}}
+    resource = {"resourceMeta": meta, "statusFeedback": {"values": [value]}, "conditions": [failed]}
+    async with maestro.wire("mc01") as agent:
+        spec = await agent.next(subresource="spec")
+        await agent.send(
+            status_event(
+                source="mc01-agent",
+                consumer="mc01",
+                original_source="maestro",
+                resource_id=spec.resource_id,
+                version=spec.version,
+                sequence=1,
+                hash="h",
+                conditions=[failed],
+                resource_status=[resource],
+                metadata="{}",
+            )
+        )
+
+        async def told() -> bool:
+            return "second" in (await operator.succeed("bundle", "list")).out
+
+        await eventually(told)
+    listed = (await operator.succeed("bundle", "list")).out
+    assert len(listed.splitlines()) == 2
+    described = (await operator.succeed("bundle", "describe", "maestro-payload-test")).out
+    history = (await operator.succeed("bundle", "history", "maestro-payload-test")).out
+    consumer = (await operator.succeed("consumer", "describe", "mc01")).out
+    for shown in (listed, described, history, consumer):
+        assert "second" in shown and not set(shown) & {"\x1b", "\x9b", "\x07"}

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
+import os
+import signal
+import time
 from typing import Any
 
+import click
+import pytest
+
+from regional.cli.waiting import Progress
+from regional.cli.waiting import until as wait_until
 from regional.clm.adapter.transport import bundle_id
+from regional.core.problems import UserError
 from tests.cli.conftest import Place, interrupted
 from tests.clm.conftest import report, until
 from tests.clm.test_a_cluster_becomes_real import Operator, register, sentinel_and_adapter
@@ -18,7 +29,7 @@ DATA = {"bundle": "b", "version": "4.20.1", "endpoint": {"host": "127.0.0.9", "p
 async def read_until(stream: asyncio.StreamReader | None, wanted: str) -> str:
     assert stream is not None
     text = ""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while wanted not in text:
             line = await stream.readline()
             assert line, f"no {wanted!r} in {text!r}"
@@ -94,7 +105,7 @@ async def test_a_cluster_deleted_meanwhile_ends_the_wait_for_ready(place: Place)
     made = await only_cluster(place)
     await read_until(process.stderr, "placed")
     await place.own_clm.delete("Cluster", made["id"])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         _, err = await process.communicate()
     assert process.returncode == 1
     assert "deleted" in err.decode()
@@ -189,3 +200,15 @@ async def test_the_whole_way_to_a_management_cluster_and_back(
             deleted = await shell.run("cluster", "delete", "demo", "--wait", "--yes")
             assert deleted.code == 0, deleted
             assert await operator.hosted_or_none(made["id"]) is None
+
+
+def test_an_interrupt_that_python_loses_in_a_destructor_still_ends_the_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    def look() -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+
+    with pytest.raises(click.exceptions.Exit) as ended:
+        wait_until(look, 600, Progress(io.StringIO()), late=UserError("late"), stopped="stopped watching")
+    assert ended.value.exit_code == 130
+    assert "stopped watching" in capsys.readouterr().err

@@ -144,7 +144,7 @@ class Region:
                 yield self.url
 
 
-async def until(true: Any, seconds: float = 20.0) -> Any:
+async def until(true: Any, seconds: float = 60.0) -> Any:
     """Wait for a condition (a function or a coroutine function) to hold; its value."""
     deadline = time.monotonic() + seconds
     while True:

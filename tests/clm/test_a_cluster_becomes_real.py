@@ -18,7 +18,7 @@ from regional.maestro.client import MaestroClient
 from tests.clm.conftest import Region, until
 from tests.clm.harness import HYPERSHIFT, TASKS, Operator, adapter, reconciled, register, says, sentinel_and_adapter
 from tests.kube_controllers.harness import Cluster
-from tests.maestro.harness import Maestro, running
+from tests.maestro.harness import Maestro, connect, running
 
 
 @pytest.fixture
@@ -91,6 +91,38 @@ async def test_a_cluster_is_ready_only_by_what_came_back_and_goes_without_a_trac
     assert [row["kind"] for row in order] == ["NodePool", "Cluster"]
     told = (await clm.history("Cluster", made["id"]))["items"]
     assert "emptied" in [entry["change"] for entry in told]
+
+
+async def test_a_cluster_that_is_deleted_while_maestros_database_is_empty_leaves_nothing_behind(
+    clm: ClmClient,
+    path: MaestroClient,
+    maestro: Maestro,
+    cluster: Cluster,
+) -> None:
+    operator = Operator(cluster)
+    await operator.prepare()
+    await register(path, "mc01")
+    await clm.create("ManagementCluster", "mc01", {})
+    made = await clm.create("Cluster", "demo", {})
+
+    async def nothing_left() -> bool:
+        return await clm.get_or_none("Cluster", made["id"]) is None
+
+    async def taken_down() -> bool:
+        return await operator.hosted_or_none(made["id"]) is None
+
+    async with maestro.agent(cluster.api.client("work-agent"), "mc01"):
+        await operator.hosted(made["id"])
+        connection = await connect(maestro.database)
+        try:
+            await connection.execute("TRUNCATE resources, tombstones, events, history, consumers, agent_works")
+        finally:
+            await connection.close()
+        await clm.delete("Cluster", made["id"])
+        await until(nothing_left, 60)
+        await register(path, "mc01")
+        await path.ask_agents()
+        await until(taken_down, 60)
 
 
 async def test_a_new_pool_waits_until_the_former_one_of_its_name_is_gone(

@@ -18,7 +18,7 @@ TEXT = (GOLDEN / "config.yaml").read_text()
 
 
 def rendered(text: str = TEXT) -> dict[str, bytes]:
-    return render(load_text(text.encode()), GOLDEN / "argocd" / "config")
+    return render(load_text(text.encode()))
 
 
 def tree(directory: Path) -> dict[str, bytes]:
@@ -46,7 +46,7 @@ def test_check_sees_changed_missing_and_extra_files(tmp_path: Path) -> None:
     (target / "index.json").write_text("{}")
     (target / "production/us-east-1-2/terraform/regional.json").unlink()
     (target / "production/notes.txt").write_text("mine")
-    assert [(change.kind, change.path) for change in deploy.check(rendered(), target)] == [
+    assert [(change.kind, change.path) for change in deploy.compare(rendered(), target)] == [
         ("changed", "index.json"),
         ("removed", "production/notes.txt"),
         ("added", "production/us-east-1-2/terraform/regional.json"),
@@ -58,6 +58,18 @@ def test_a_region_that_is_not_marked_cannot_be_dropped(tmp_path: Path) -> None:
     deploy.write(rendered(), target)
     with pytest.raises(ConfigProblems, match="region integration/us-east-1 was removed without being marked"):
         deploy.write(rendered(without_region(TEXT)), target)
+    assert tree(target) == rendered()
+
+
+def test_a_region_that_a_merge_lost_from_the_index_cannot_be_dropped_either(tmp_path: Path) -> None:
+    target = tmp_path / "deploy"
+    deploy.write(rendered(), target)
+    (target / "index.json").write_bytes(rendered(without_region(TEXT))["index.json"])
+    before = tree(target)
+    with pytest.raises(ConfigProblems, match="region integration/us-east-1 was removed without being marked"):
+        deploy.write(rendered(without_region(TEXT)), target)
+    assert tree(target) == before
+    deploy.write(rendered(), target)
     assert tree(target) == rendered()
 
 
@@ -117,9 +129,9 @@ def test_the_commands_render_check_and_explain(tmp_path: Path) -> None:
         )
         return result.output
 
-    assert "2 regions, 3 management clusters" in run("validate")
-    assert "18 files, 18 files changed" in run("render")
-    assert "up to date" in run("render", "--check")
+    assert "2 regions, 3 management clusters" in run("validate", "--no-git")
+    assert "18 files, 18 files changed" in run("render", "--no-git")
+    assert "up to date" in run("render", "--check", "--no-git")
     text = run(
         "explain", "values.management-cluster.hypershift.replicas", "--region", "us-east-1-2", "--cluster", "mc01"
     )
@@ -129,6 +141,8 @@ def test_the_commands_render_check_and_explain(tmp_path: Path) -> None:
 
 def test_check_fails_on_a_stale_tree_and_leaves_it(tmp_path: Path) -> None:
     folder = checkout(tmp_path)
-    result = CliRunner().invoke(config, ["--checkout", str(folder), "render", "--check"], standalone_mode=False)
+    result = CliRunner().invoke(
+        config, ["--checkout", str(folder), "render", "--check", "--no-git"], standalone_mode=False
+    )
     assert "differs from config.yaml in 18 files" in str(result.exception)
     assert not (folder / "deploy").exists()

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from regional.core.logs import JsonFormatter
+from regional.core.logs import JsonFormatter, setup_logging
 
 
 def test_fields_stand_beside_the_message(caplog: pytest.LogCaptureFixture) -> None:
@@ -22,3 +22,19 @@ def test_a_field_with_a_reserved_name_never_raises(caplog: pytest.LogCaptureFixt
     with caplog.at_level("INFO"):
         log.info("told", extra={taken: "x"})
     assert json.loads(JsonFormatter("r").format(caplog.records[0]))[f"{taken}_"] == "x"
+
+
+def test_a_fork_that_logs_as_its_parent_does_leaves_other_loggers_alone() -> None:
+    """Their caches lie in pages that forks of the warm parent share as long as nobody writes there."""
+    root, other = logging.getLogger(), logging.getLogger("regional.test.other")
+    handlers, level = root.handlers[:], root.level
+    try:
+        setup_logging("parent")
+        other.isEnabledFor(logging.DEBUG)
+        setup_logging("child")
+        assert other._cache == {logging.DEBUG: False}  # type: ignore[attr-defined]
+        setup_logging("child", "debug")
+        assert other.isEnabledFor(logging.DEBUG)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)

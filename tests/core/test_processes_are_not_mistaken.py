@@ -33,7 +33,7 @@ async def test_waiting_ends_with_the_process_even_as_a_zombie() -> None:
     ref = ProcessRef.of(child.pid)
     assert ref is not None
     os.kill(child.pid, signal.SIGKILL)
-    await asyncio.wait_for(ref.wait(), 5)
+    await asyncio.wait_for(ref.wait(), 60)
     child.wait()
 
 
@@ -87,6 +87,6 @@ async def test_a_process_is_not_over_before_its_last_thread_is() -> None:
     await asyncio.sleep(0.1)
     assert not waiting.done()
     assert process.signal(signal.SIGKILL)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     await child.wait()
     assert not process.alive()

@@ -34,3 +34,12 @@ def test_all_problems_come_at_once_with_a_suggestion() -> None:
 
 def test_help_shows_every_flag_with_its_default() -> None:
     assert ("--database", "required") in describe(Example) and ("--port", "default 8080") in describe(Example)
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_is_given_instead_of_a_complaint(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        load(Example, [flag], {})
+    assert done.value.code == 0
+    shown = capsys.readouterr().out
+    assert "--database  required" in shown and "--port      default 8080" in shown

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regional.core.clock import ManualClock
-from regional.core.reconcile import WorkQueue, run_workers
+from regional.core.queue_metrics import exposition
+from regional.core.reconcile import SCAN_STEP, WorkQueue, run_workers
 
 
 async def test_many_adds_of_one_key_are_one_run() -> None:
@@ -140,3 +141,93 @@ def test_every_key_added_is_seen_whatever_the_order(keys: list[int], workers: in
     seen = asyncio.run(scenario())
     assert set(seen) == set(keys)
     assert all(seen[key] <= keys.count(key) for key in seen)
+
+
+async def test_ten_thousand_keys_do_not_hold_the_loop() -> None:
+    """Neither the scan that brings them nor passes that find nothing to do: others have their turn in between."""
+    clock = ManualClock()
+    queue: WorkQueue[int] = WorkQueue(clock)
+    count, done = 10_000, 0
+    brought, passed = [0], [0]  # after each turn of the loop
+
+    async def reconcile(_: int) -> None:
+        nonlocal done
+        done += 1
+
+    def scanned() -> range:
+        return range(count)
+
+    task = asyncio.create_task(
+        run_workers("t", queue, reconcile, workers=4, resync=scanned, resync_seconds=60.0, clock=clock)
+    )
+    await asyncio.sleep(0)
+    await clock.advance(60.0)
+    for _ in range(100 * count):
+        await asyncio.sleep(0)
+        brought.append(queue.stats.added)
+        passed.append(done)
+        if done == count:
+            break
+    task.cancel()
+    assert done == count
+    assert max(after - before for before, after in itertools.pairwise(brought[1:])) <= SCAN_STEP
+    assert max(after - before for before, after in itertools.pairwise(passed[1:])) <= 4
+
+
+async def test_queues_show_their_depth_latency_and_failures_by_controller() -> None:
+    clock = ManualClock()
+    queue: WorkQueue[str] = WorkQueue(clock, base=1.0)
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        begun.set()
+        await go.wait()
+        if key == "bad":
+            raise ValueError("no")
+
+    for key in ("bad", "good", "good"):
+        queue.add(key)
+    await clock.advance(2.0)
+    task = asyncio.create_task(run_workers("shown", queue, reconcile))
+    await begun.wait()
+    assert 'workqueue_depth{name="shown"} 1' in exposition()
+    assert 'workqueue_adds_total{name="shown"} 2' in exposition()
+    await clock.advance(0.5)
+    go.set()
+    while queue.stats.passes < 2:
+        await asyncio.sleep(0)
+    shown = exposition().splitlines()
+    assert 'workqueue_depth{name="shown"} 0' in shown
+    assert 'workqueue_retries_total{name="shown"} 1' in shown
+    assert 'workqueue_queue_duration_seconds_sum{name="shown"} 4.5' in shown
+    assert 'workqueue_work_duration_seconds_sum{name="shown"} 0.5' in shown
+    assert 'workqueue_work_duration_seconds_count{name="shown"} 2' in shown
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "shown" not in exposition()
+
+
+async def test_keys_that_wait_aside_take_turns_with_the_others() -> None:
+    queue: WorkQueue[str] = WorkQueue(aside=lambda key: key.startswith("delete"))
+    for number in range(100):
+        queue.add(f"delete{number}")
+        queue.add(f"delete{number}")
+    queue.add("create0")
+    queue.add("create1")
+    assert len(queue) == 102
+    order = [await queue.take() for _ in range(102)]
+    assert {"create0", "create1"} <= set(order[:4])
+    assert [key for key in order if key.startswith("delete")] == [f"delete{number}" for number in range(100)]
+
+
+async def test_a_key_that_changes_its_kind_while_it_waits_is_taken_once() -> None:
+    doomed: set[str] = set()
+    queue: WorkQueue[str] = WorkQueue(aside=doomed.__contains__)
+    queue.add("a")
+    doomed.add("a")
+    queue.add("a")
+    assert len(queue) == 1
+    assert await queue.take() == "a"
+    queue.add("a")
+    queue.done("a")
+    assert len(queue) == 1, "once more, for what came during the pass"

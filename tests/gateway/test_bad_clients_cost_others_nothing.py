@@ -34,11 +34,11 @@ class Wire:
     async def answers(self) -> bytes:
         """Everything until the edge closes the connection."""
         with contextlib.suppress(ConnectionError):
-            return await asyncio.wait_for(self.reader.read(-1), 20)
+            return await asyncio.wait_for(self.reader.read(-1), 60)
         return b""
 
     async def answer(self) -> tuple[int, bytes]:
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 60)
         length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         body = await self.reader.readexactly(int(length.partition(b":")[2]))
         return int(head.split()[1]), body
@@ -238,7 +238,7 @@ async def test_an_answer_that_nobody_takes_ends_the_connection(
     app = Starlette(routes=[Route("/a", answer)])
     async with running_edge(aws_host.url, tmp_path, authority, app) as door, wire(door) as raw:
         raw.send(head(door, identities, "GET", "/a"))
-        await asyncio.wait_for(left.wait(), 20)  # the upstream was let go, because the client was
+        await asyncio.wait_for(left.wait(), 60)  # the upstream was let go, because the client was
 
 
 async def test_there_is_a_limit_of_connections_and_of_requests(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,7 @@ class GitRepository:
         return done.stdout.strip()
 
     def write(self, files: dict[str, str | Obj | list[Obj]]) -> None:
-        for name, content in files.items():
-            file = self.path / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content if isinstance(content, str) else _yaml(content))
+        write_files(self.path, files)
 
     def remove(self, name: str) -> None:
         place = self.path / name
@@ -51,6 +49,13 @@ class GitRepository:
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD")
+
+
+def write_files(root: Path, files: Mapping[str, str | Obj | list[Obj]]) -> None:
+    for name, content in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else _yaml(content))
 
 
 def _yaml(content: Obj | list[Obj]) -> str:

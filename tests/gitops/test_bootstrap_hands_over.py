@@ -186,6 +186,28 @@ async def test_it_waits_for_an_api_that_is_not_up_yet(bare: GitOpsCluster, setti
         await bootstrap(settings, client=bare.client, report=Narrator())
 
 
+async def test_a_controller_that_was_scaled_to_nothing_is_brought_back(
+    bare: GitOpsCluster, settings: BootstrapSettings
+) -> None:
+    """Excludes a task that takes no replicas for a healthy controller: nobody would ever start one again."""
+    await controller_starts(bare)
+    await bootstrap(settings, client=bare.client, report=Narrator())
+    await bare.unfollow()
+    await bare.client.patch("apps/v1", "Deployment", "argocd", "argocd", {"spec": {"replicas": 0}})
+
+    async def scaled() -> bool:
+        live = await bare.client.get("apps/v1", "Deployment", "argocd", "argocd")
+        observed = (live.get("status") or {}).get("observedGeneration")
+        return observed == live["metadata"]["generation"] and not live["status"].get("replicas")
+
+    await eventually(scaled)
+    heard = Narrator(kill_at=3)
+    with pytest.raises(Killed):
+        await bootstrap(settings, client=bare.client, report=heard)
+    assert "applied at" in heard.lines[-1]
+    assert (await bare.client.get("apps/v1", "Deployment", "argocd", "argocd"))["spec"]["replicas"] == 1
+
+
 async def test_a_stuck_application_is_named_with_its_reason(
     bare: GitOpsCluster, settings: BootstrapSettings, platform: GitRepository
 ) -> None:
@@ -209,6 +231,7 @@ async def test_a_controller_that_does_not_start_is_said(bare: GitOpsCluster, set
         ({}, {"region_alias": "nowhere"}, "app path does not exist"),
         ({}, {"git_revision": "nope"}, "unable to resolve 'nope'"),
         ({}, {"environment": "not a label"}, "is not a label value"),
+        ({}, {"git_repo": "https://me:secret@example.com/r"}, "git-repo holds a password"),
         ({}, {"facts": ["acount_id=1"]}, "did you mean 'account_id'"),
         ({"argocd/config/shared/clm/Chart.yaml": "name: clm"}, {}, "duplicate name: clm"),
         ({f"{ROOM}/regional-cluster-values.yaml": "argocd: {logLevel: loud}"}, {}, "logLevel"),
@@ -227,7 +250,7 @@ async def test_what_cannot_work_is_refused_before_anything_is_written(
         setattr(settings, name, value)
     with pytest.raises(UserError) as caught:
         await bootstrap(settings, client=bare.client, report=Narrator())
-    assert reason in caught.value.message
+    assert reason in caught.value.message and "secret@" not in caught.value.message
     assert await bare.client.get_or_none("v1", "Namespace", "argocd") is None
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from regional.gitops.manifests import ObjectKey
+from regional.gitops.syncing import Syncing
 from regional.kube.objects import annotations_of, labels_of, name_of, uid_of
 from tests.gitops.harness import (
     GitOpsCluster,
@@ -12,20 +16,12 @@ from tests.gitops.harness import (
     Obj,
     annotated,
     application,
-    application_set,
     chart,
     config_map,
-    identity_secret,
 )
 from tests.kube_controllers.harness import deployment, eventually
 
 DEPLOYMENT = "apps/v1", "Deployment"
-VALUES = """\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: it}
-data: {who: "{{ .Values.who }}", region: "{{ .Values.global.region }}"}
-"""
 
 
 def web(image: str = "app:1", **values: Any) -> dict[str, Any]:
@@ -93,8 +89,11 @@ class TestAnApplication:
         await cluster.gone("v1", "ConfigMap", "extra", "web")
         await cluster.settled("web", commit=commit)
 
-    async def test_keeps_what_asks_not_to_be_pruned(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
-        kept = config_map("kept", options="Prune=false")
+    @pytest.mark.parametrize("option", ["Prune=false", "Prune=confirm"])
+    async def test_keeps_what_asks_not_to_be_pruned(
+        self, cluster: GitOpsCluster, repository: GitRepository, option: str
+    ) -> None:
+        kept = config_map("kept", options=option)
         repository.commit(web() | {"charts/web/templates/kept.yaml": kept})
         await cluster.put(application("web", repository.url, "charts/web"))
         await cluster.settled("web")
@@ -105,7 +104,9 @@ class TestAnApplication:
         assert await cluster.client.get("v1", "ConfigMap", "kept", "web")
 
     async def test_takes_its_objects_with_it(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
-        repository.commit(web())
+        options = {"a": "Delete=false", "b": "Delete=confirm"}
+        kept = {f"charts/web/templates/{name}.yaml": config_map(name, options=said) for name, said in options.items()}
+        repository.commit(web() | kept)
         finalizer = "resources-finalizer.argocd.argoproj.io"
         await cluster.put(application("web", repository.url, "charts/web", finalizers=[finalizer]))
         await cluster.settled("web")
@@ -113,6 +114,67 @@ class TestAnApplication:
         await cluster.gone("argoproj.io/v1alpha1", "Application", "web", "argocd")
         await cluster.gone(*DEPLOYMENT, "web", "web")
         await cluster.gone("v1", "ConfigMap", "settings", "web")
+        for name in options:
+            assert await cluster.client.get("v1", "ConfigMap", name, "web")
+
+    async def test_takes_its_hooks_with_it_also_after_a_restart(
+        self, cluster: GitOpsCluster, repository: GitRepository
+    ) -> None:
+        files = chart(
+            "charts/web", {"cm.yaml": config_map("settings"), "hook.yaml": config_map("before", hook="PreSync")}
+        )
+        secret: Obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kind-of-its-own"}}
+        files["charts/web/templates/secret.yaml"] = annotated(secret, hook="PostSync")
+        repository.commit(files)
+        finalizers = ["resources-finalizer.argocd.argoproj.io"]
+        await cluster.put(application("web", repository.url, "charts/web", finalizers=finalizers))
+        app = await cluster.settled("web")
+        await cluster.synced("web")
+        assert [r["name"] for r in app["status"]["resources"]] == ["settings"], "hooks are no part of what is compared"
+        await cluster.unfollow()
+        await cluster.client.delete("argoproj.io/v1alpha1", "Application", "web", "argocd")
+        await cluster.follow()
+        for kind, name in (("ConfigMap", "settings"), ("ConfigMap", "before"), ("Secret", "kind-of-its-own")):
+            await cluster.gone("v1", kind, name, "web")
+        await cluster.gone("argoproj.io/v1alpha1", "Application", "web", "argocd")
+
+    async def test_leaves_definitions_behind_and_what_was_made_of_them(
+        self, cluster: GitOpsCluster, repository: GitRepository
+    ) -> None:
+        """A chart that leaves Git for a moment must not take every object of its kinds along."""
+        widget = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                    }
+                ],
+            },
+        }
+        repository.commit(web() | {"charts/web/templates/crd.yaml": widget})
+        finalizer = "resources-finalizer.argocd.argoproj.io"
+        await cluster.put(application("web", repository.url, "charts/web", finalizers=[finalizer]))
+        await cluster.settled("web")
+        one = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one", "namespace": "default"}}
+        await cluster.client.create(one)
+        repository.remove("charts/web/templates/crd.yaml")
+        repository.remove("charts/web/templates/cm.yaml")
+        await cluster.settled("web", commit=repository.commit())
+        await cluster.gone("v1", "ConfigMap", "settings", "web")
+        assert await cluster.client.get("example.com/v1", "Widget", "one", "default"), "definitions are not pruned"
+        await cluster.client.delete("argoproj.io/v1alpha1", "Application", "web", "argocd")
+        await cluster.gone("argoproj.io/v1alpha1", "Application", "web", "argocd")
+        await cluster.gone(*DEPLOYMENT, "web", "web")
+        assert await cluster.client.get("example.com/v1", "Widget", "one", "default")
 
     async def test_is_looked_at_when_somebody_asks(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
         repository.commit(web())
@@ -150,7 +212,7 @@ class TestDrift:
             live = await cluster.client.get(*DEPLOYMENT, "web", "web")
             return live["spec"]["replicas"] == 1 and labels_of(live)["app"] == "web"
 
-        await eventually(healed, "drift healed", 3.0)
+        await eventually(healed, "drift healed", 60.0)
         await cluster.settled("web")
 
     async def test_a_deleted_object_returns(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
@@ -164,7 +226,7 @@ class TestDrift:
             live = await cluster.client.get_or_none(*DEPLOYMENT, "web", "web")
             return live is not None and uid_of(live) != old
 
-        await eventually(back, "the Deployment is back", 3.0)
+        await eventually(back, "the Deployment is back", 60.0)
         await cluster.settled("web")
 
     async def test_what_others_add_is_no_drift(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
@@ -236,6 +298,51 @@ class TestOneBadChart:
         assert "Not_A_Name" in await cluster.condition("web", "SyncError")
         assert (await cluster.app("web"))["status"]["operationState"]["phase"] == "Failed"
 
+    async def test_a_sync_that_somebody_asks_for_is_tried_as_often_as_they_say(
+        self, cluster: GitOpsCluster, repository: GitRepository
+    ) -> None:
+        repository.commit(chart("charts/web", {"bad.yaml": config_map("Not_A_Name")}))
+        await cluster.put(application("web", repository.url, "charts/web", automated=None))
+        for retry, message in (
+            ({}, "Not_A_Name"),
+            ({"retry": {"limit": 1, "backoff": {"duration": "10ms"}}}, "1 times"),
+        ):
+            await cluster.client.patch(
+                "argoproj.io/v1alpha1", "Application", "web", "argocd", {"operation": {"sync": {}} | retry}
+            )
+
+            async def failed(wanted: str = message) -> bool:
+                app = await cluster.app("web")
+                state = app.get("status", {}).get("operationState") or {}
+                return "operation" not in app and state.get("phase") == "Failed" and wanted in state["message"]
+
+            await eventually(failed)
+
+    async def test_a_sync_that_asks_for_more_than_is_understood_is_refused_and_touches_nothing(
+        self, cluster: GitOpsCluster, repository: GitRepository
+    ) -> None:
+        old = repository.commit(web())
+        repository.commit(web("app:2"))
+        await cluster.put(application("web", repository.url, "charts/web", automated=None))
+        await cluster.settled("web", sync="OutOfSync", health="Missing")
+        for sync, reason in (
+            ({"dryRun": True}, "dryRun is not supported"),
+            ({"revision": old}, f"cannot sync to {old}"),
+        ):
+            asked = {"operation": {"sync": sync}}
+            await cluster.client.patch("argoproj.io/v1alpha1", "Application", "web", "argocd", asked)
+
+            async def failed(wanted: str = reason) -> bool:
+                app = await cluster.app("web")
+                state = app["status"].get("operationState") or {}
+                return "operation" not in app and state.get("phase") == "Failed" and wanted in state["message"]
+
+            await eventually(failed)
+            assert await cluster.client.get_or_none(*DEPLOYMENT, "web", "web") is None
+        asked = {"operation": {"sync": {"revision": "HEAD"}}}
+        await cluster.client.patch("argoproj.io/v1alpha1", "Application", "web", "argocd", asked)
+        await cluster.settled("web")
+
     async def test_an_unknown_project_or_cluster_is_said(
         self, cluster: GitOpsCluster, repository: GitRepository
     ) -> None:
@@ -268,6 +375,66 @@ class TestOrder:
         cluster.cluster.kubelet.recheck()
         await cluster.found("v1", "ConfigMap", "late", "web")
         await cluster.settled("web")
+
+    async def test_drift_is_healed_while_a_wave_still_waits(
+        self, cluster: GitOpsCluster, repository: GitRepository
+    ) -> None:
+        cluster.cluster.kubelet.healthy = lambda pod: False
+        repository.commit(web() | {"charts/web/templates/late.yaml": config_map("late", wave="1")})
+        await cluster.put(application("web", repository.url, "charts/web"))
+        await cluster.settled("web", sync="OutOfSync", health="Progressing")
+        old = uid_of(await cluster.client.get(*DEPLOYMENT, "web", "web"))
+        await cluster.client.delete(*DEPLOYMENT, "web", "web")
+
+        async def back() -> bool:
+            live = await cluster.client.get_or_none(*DEPLOYMENT, "web", "web")
+            return live is not None and uid_of(live) != old
+
+        await eventually(back)
+        await cluster.client.patch(*DEPLOYMENT, "web", "web", {"spec": {"replicas": 3}})
+
+        async def healed() -> bool:
+            return bool((await cluster.client.get(*DEPLOYMENT, "web", "web"))["spec"]["replicas"] == 1)
+
+        await eventually(healed)
+        assert await cluster.client.get_or_none("v1", "ConfigMap", "late", "web") is None
+        cluster.cluster.kubelet.healthy = lambda pod: True
+        cluster.cluster.kubelet.recheck()
+        await cluster.found("v1", "ConfigMap", "late", "web")
+        await cluster.settled("web")
+
+    async def test_drift_that_comes_just_before_a_step_is_not_taken_for_what_was_applied(
+        self, cluster: GitOpsCluster, repository: GitRepository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Excludes a waiting sync that notes what it finds on the cluster as what it has applied."""
+        drifted = False
+        step = Syncing.step
+
+        async def after_drift(self: Syncing, application: Obj, comparison: Any, comparer: Any) -> None:
+            nonlocal drifted
+            live = next((r.live for r in comparison.resources if r.key.kind == "Deployment"), None)
+            # Once its controller has left its mark: any later change but ours would make the comparison ask anew.
+            if live is not None and "deployment.kubernetes.io/revision" in annotations_of(live) and not drifted:
+                await cluster.client.patch(*DEPLOYMENT, "web", "web", {"spec": {"replicas": 3}})
+                key = ObjectKey.of(live)
+                await eventually(lambda: replicas_are(self, key, 3))
+                drifted = True
+            await step(self, application, comparison, comparer)
+
+        async def replicas_are(syncing: Syncing, key: ObjectKey, number: int) -> bool:
+            seen = syncing._inventory.get(key)
+            return seen is not None and seen["spec"]["replicas"] == number
+
+        monkeypatch.setattr(Syncing, "step", after_drift)
+        cluster.cluster.kubelet.healthy = lambda pod: False
+        repository.commit(web() | {"charts/web/templates/late.yaml": config_map("late", wave="1")})
+        await cluster.put(application("web", repository.url, "charts/web"))
+
+        async def healed() -> bool:
+            found = await cluster.client.get_or_none(*DEPLOYMENT, "web", "web")
+            return drifted and found is not None and found["spec"]["replicas"] == 1
+
+        await eventually(healed)
 
     async def test_hooks_run_around_the_sync_and_are_cleared_away(
         self, cluster: GitOpsCluster, repository: GitRepository
@@ -332,87 +499,6 @@ class TestOrder:
         await cluster.put(application("owner", repository.url, "charts/owner"))
         await cluster.settled("owner")
         await cluster.settled("user")
-
-
-class TestAnApplicationSet:
-    def files(self, *names: str) -> dict[str, Any]:
-        files: dict[str, Any] = {"deploy/local/local/argocd/regional-cluster-values.yaml": {"who": "region"}}
-        for name in names:
-            files |= chart(f"argocd/config/{name}", {"cm.yaml": VALUES}, {"who": "chart"})
-        return files
-
-    async def started(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
-        repository.commit(self.files("regional-cluster/clm", "shared/argocd"))
-        await cluster.put(identity_secret(repository.url))
-        await cluster.put(application_set())
-        await cluster.settled("clm")
-        await cluster.settled("argocd")
-
-    async def test_brings_up_what_git_has_for_this_cluster(
-        self, cluster: GitOpsCluster, repository: GitRepository
-    ) -> None:
-        await self.started(cluster, repository)
-        assert await cluster.apps() == ["argocd", "clm"]
-        found = await cluster.client.get("v1", "ConfigMap", "it", "clm")
-        assert found["data"] == {"who": "region", "region": "us-west-2"}
-        applicationset = await cluster.client.get(
-            "argoproj.io/v1alpha1", "ApplicationSet", "root-applicationset", "argocd"
-        )
-        conditions = {c["type"]: c["status"] for c in applicationset["status"]["conditions"]}
-        assert conditions == {"ErrorOccurred": "False", "ParametersGenerated": "True", "ResourcesUpToDate": "True"}
-
-    async def test_a_new_directory_appears_and_a_removed_one_goes(
-        self, cluster: GitOpsCluster, repository: GitRepository
-    ) -> None:
-        await self.started(cluster, repository)
-        repository.commit(self.files("regional-cluster/platform-api"))
-        await cluster.found("v1", "ConfigMap", "it", "platform-api")
-        await cluster.settled("platform-api")
-        repository.remove("argocd/config/regional-cluster/clm")
-        repository.commit()
-        await cluster.gone("argoproj.io/v1alpha1", "Application", "clm", "argocd")
-        await cluster.gone("v1", "ConfigMap", "it", "clm")
-        assert await cluster.apps() == ["argocd", "platform-api"]
-
-    async def test_a_deleted_application_returns(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
-        await self.started(cluster, repository)
-        await cluster.client.delete("argoproj.io/v1alpha1", "Application", "clm", "argocd")
-        await cluster.gone("v1", "ConfigMap", "it", "clm")
-        await cluster.settled("clm")
-
-    async def test_a_failure_changes_nothing_and_is_told(
-        self, cluster: GitOpsCluster, repository: GitRepository
-    ) -> None:
-        await self.started(cluster, repository)
-        broken = application_set(generators=[{"list": {"elements": []}}])
-        await cluster.put(broken)
-
-        async def told() -> str:
-            found = await cluster.client.get("argoproj.io/v1alpha1", "ApplicationSet", "root-applicationset", "argocd")
-            return next(
-                (
-                    c["message"]
-                    for c in found["status"]["conditions"]
-                    if c["type"] == "ErrorOccurred" and c["status"] == "True"
-                ),
-                "",
-            )
-
-        assert "generator 'list' is not supported" in await eventually(told)
-        assert await cluster.apps() == ["argocd", "clm"]
-
-    async def test_changes_of_its_applications_are_undone(
-        self, cluster: GitOpsCluster, repository: GitRepository
-    ) -> None:
-        await self.started(cluster, repository)
-        change = {"spec": {"destination": {"namespace": "elsewhere"}}, "metadata": {"labels": {"environment": "prod"}}}
-        await cluster.client.patch("argoproj.io/v1alpha1", "Application", "clm", "argocd", change)
-
-        async def undone() -> bool:
-            app = await cluster.app("clm")
-            return app["spec"]["destination"]["namespace"] == "clm" and labels_of(app)["environment"] == "local"
-
-        await eventually(undone)
 
 
 class TestAControllerThatDies:

@@ -17,6 +17,16 @@ def condition(kind: str, status: str = "True", **more: str) -> Obj:
     return {"type": kind, "status": status} | more
 
 
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+HYPERSHIFT = "hypershift.openshift.io/v1beta1"
+
+
+def budget(status: str, reason: str) -> Obj:
+    return obj(
+        "policy/v1", "PodDisruptionBudget", {"conditions": [condition("DisruptionAllowed", status, reason=reason)]}
+    )
+
+
 DONE = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
 
 
@@ -27,6 +37,23 @@ DONE = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "available
         (obj("argoproj.io/v1alpha1", "Application", {"health": {"status": "Degraded"}}), None),
         (obj("demo.io/v1", "Widget", {"phase": "Broken"}), None),
         (obj("v1", "ConfigMap", deletionTimestamp="2026-01-01T00:00:00Z"), "Progressing"),
+        (obj("policy/v1", "PodDisruptionBudget"), "Progressing"),
+        (budget("True", "SufficientPods"), "Healthy"),
+        (budget("False", "InsufficientPods"), "Healthy"),
+        (budget("False", "SyncFailed"), "Degraded"),
+        (obj("batch/v1", "CronJob"), "Progressing"),
+        (obj("batch/v1", "CronJob", spec={"suspend": True}), "Healthy"),
+        (obj("batch/v1", "CronJob", {"lastScheduleTime": LATE, "lastSuccessfulTime": LATE}), "Healthy"),
+        (obj("batch/v1", "CronJob", {"lastScheduleTime": LATE, "lastSuccessfulTime": EARLY}), "Degraded"),
+        (obj("batch/v1", "CronJob", {"lastScheduleTime": LATE}), "Healthy"),
+        (obj(HYPERSHIFT, "HostedCluster"), "Progressing"),
+        (obj(HYPERSHIFT, "HostedCluster", {"conditions": [condition("Available")]}), "Healthy"),
+        (
+            obj(HYPERSHIFT, "HostedCluster", {"conditions": [condition("Available"), condition("Degraded")]}),
+            "Degraded",
+        ),
+        (obj(HYPERSHIFT, "NodePool", {"conditions": [condition("Ready", "False")]}), "Progressing"),
+        (obj(HYPERSHIFT, "NodePool", {"conditions": [condition("Ready")]}), "Healthy"),
         (obj("apps/v1", "Deployment", DONE, spec={"replicas": 1}), "Healthy"),
         (obj("apps/v1", "Deployment", DONE, spec={"replicas": 0, "paused": True}), "Suspended"),
         (obj("apps/v1", "Deployment", DONE, spec={"replicas": 2}), "Progressing"),

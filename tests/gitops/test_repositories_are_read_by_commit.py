@@ -32,6 +32,22 @@ async def test_names_follow_the_branch_and_hashes_stand_still(
     assert await repositories.resolve(repository.url, first[:10]) == first
 
 
+async def test_a_new_commit_on_a_branch_costs_one_run_of_git(repository: GitRepository, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    counting = tmp_path / "git"
+    counting.write_text(f'#!/bin/sh\necho "$@" >> {runs}\nexec git "$@"\n')
+    counting.chmod(0o755)
+    repositories = Repositories(tmp_path / "cache", git=str(counting))
+    for content in ("1", "2"):
+        wanted = repository.commit({"a/file": content})
+        assert await repositories.resolve(repository.url, "main") == wanted
+        assert await repositories.resolve(repository.url, "HEAD") == wanted
+        assert await repositories.directories(repository.url, wanted) == ("a",)
+        assert await repositories.tree(repository.url, wanted, "a") == repository.git("rev-parse", "main:a").strip()
+    assert len(runs.read_text().splitlines()) == 2
+    assert await repositories.tree(repository.url, wanted, "") == repository.git("rev-parse", "main^{tree}").strip()
+
+
 async def test_an_annotated_tag_means_its_commit(repository: GitRepository, repositories: Repositories) -> None:
     commit = repository.commit({"a": "1"})
     repository.git("tag", "-a", "-m", "release", "v2")
@@ -81,7 +97,7 @@ async def test_a_bare_repository_and_a_plain_path_work_too(
     commit = repository.commit({"a/b/c.txt": "x"})
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
     assert await repositories.resolve(str(tmp_path / "bare.git"), "main") == commit
-    assert await repositories.directories(f"file://{tmp_path}/bare.git", commit) == ["a", "a/b"]
+    assert await repositories.directories(f"file://{tmp_path}/bare.git", commit) == ("a", "a/b")
 
 
 @pytest.fixture
@@ -138,6 +154,16 @@ async def test_a_commit_that_is_not_there_says_so(repository: GitRepository, rep
     repository.commit({"a/b": "1"})
     with pytest.raises(RepoError, match="has no commit"):
         await repositories.directories(repository.url, "0" * 40)
+
+
+async def test_a_shallow_clone_is_told_apart_from_a_wrong_commit(
+    repository: GitRepository, repositories: Repositories, tmp_path: Path
+) -> None:
+    old = repository.commit({"a/b": "1"})
+    repository.commit({"a/b": "2"})
+    repository.git("clone", "-q", "--depth=1", repository.url, str(tmp_path / "shallow"))
+    with pytest.raises(RepoError, match=f"has no commit {old} .the clone is shallow: git fetch --unshallow"):
+        await repositories.directories(str(tmp_path / "shallow"), old)
 
 
 async def test_trees_are_exported_once_by_content(repository: GitRepository, repositories: Repositories) -> None:

@@ -75,6 +75,17 @@ async def test_a_pinned_chart_takes_its_values_from_the_live_revision(
     assert (data["a"], data["b"]) == ("old chart", "new")
 
 
+async def test_no_name_in_an_application_is_an_option_of_helms(
+    repository: GitRepository, sources: Sources, tmp_path: Path
+) -> None:
+    repository.commit(chart("charts/web", {"cm.yaml": TEMPLATE}))
+    app = application("web", repository.url, "charts/web")
+    app["spec"]["source"]["helm"] = {"releaseName": f"--output-dir={tmp_path / 'out'}"}
+    with pytest.raises(ComparisonError, match="release name"):
+        await sources.render(app)
+    assert not (tmp_path / "out").exists()
+
+
 async def test_crds_of_a_chart_are_included(repository: GitRepository, sources: Sources) -> None:
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "x"}}
     repository.commit(chart("charts/web", {}) | {"charts/web/crds/x.yaml": crd})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regional.gitops.autosync import Healing, Retry, seconds
+from regional.gitops.autosync import Retry, seconds
 from regional.gitops.waves import Task, delete_policies, hook_phases, plan, wave_of
 from tests.gitops.harness import Obj, annotated, application, config_map
 
@@ -110,18 +110,9 @@ def test_a_failed_sync_is_tried_again_for_ever_unless_the_application_sets_a_lim
     own = Retry.of(application("a", "r", "p", retry={"limit": 2, "backoff": {"duration": "1m30s", "factor": 3}}))
     assert (own.allows(2), own.allows(3), own.delay(1), own.delay(2)) == (True, False, 90, 180)
     assert Retry().delay(1, missing_kind=True) == 1
-
-
-def test_drift_is_healed_at_once_unless_it_keeps_coming_back() -> None:
-    healing = Healing()
-    waits = []
-    now = 0.0
-    for _ in range(5):
-        waits.append(healing.wait(now))
-        now += waits[-1]
-        healing.done(now)
-    assert waits == [0, 0, 2, 6, 18]
-    assert healing.wait(now + 10_000) == 0
+    assert not Retry.of(application("a", "r", "p", retry={"backoff": {"duration": "1s"}})).allows(1)
+    for retry in (usual, own):
+        assert Retry.said(retry.policy()) == retry
 
 
 def test_durations_are_gos() -> None:

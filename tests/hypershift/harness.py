@@ -398,7 +398,7 @@ def from_yaml(text: str) -> Obj:
     return loaded
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], seconds: float = 30.0) -> T:
+async def eventually(look: Callable[[], Awaitable[T | None]], seconds: float = 60.0) -> T:
     """The first true answer. An API that does not answer counts as "not yet"."""
     deadline = time.monotonic() + seconds
     while True:

@@ -110,7 +110,7 @@ class Watch:
 
     async def next(self) -> Obj:
         while not self._lines:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 chunk = await anext(self._stream)
             assert chunk.endswith(b"\n")
             self._lines += [msgspec.json.decode(line) for line in chunk.splitlines()]
@@ -121,7 +121,7 @@ class Watch:
 
     async def ended(self) -> bool:
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await anext(self._stream)
         except StopAsyncIteration:
             return True

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
+from regional.core.clock import ManualClock
 from regional.kube.apiserver.authn import authenticate
 from regional.kube.apiserver.errors import StatusError
+from regional.kube.apiserver.tokens import Bound, Claims, TokenIssuer
 from regional.kube.messages import ANONYMOUS, User
 
 from .harness import Api, config_map
@@ -89,11 +94,36 @@ async def test_service_account_token_lives_and_dies_with_its_account(api: Api) -
     assert short.status == 422
 
 
+async def test_a_token_that_was_good_ends_with_its_time_and_with_what_it_is_bound_to(keys: Path) -> None:
+    clock, uids = ManualClock(), {"serviceaccounts": "u1", "pods": "p1"}
+    tokens = TokenIssuer(keys / "sa.key", lambda resource, *_: uids[resource], clock)
+    bound = Claims("default", "bot", "u1", pod=Bound("web", "p1"))
+    token, _ = tokens.issue(bound, [tokens.own_audience], 600)
+    for _ in range(2):
+        claims = tokens.verify(token, tokens.own_audience)
+        assert claims is not None and (claims.name, claims.pod) == ("bot", bound.pod)
+        assert tokens.verify(token, "another") is None
+    uids["pods"] = "p2"
+    assert tokens.verify(token, tokens.own_audience) is None
+    uids["pods"] = "p1"
+    await clock.advance(599)
+    assert tokens.verify(token, tokens.own_audience) is not None
+    await clock.advance(1)
+    assert tokens.verify(token, tokens.own_audience) is None
+    other = TokenIssuer(
+        keys / "sa.key", lambda resource, *_: uids[resource], ManualClock(datetime(2025, 1, 1, tzinfo=UTC))
+    )
+    assert other.verify(token, other.own_audience) is None, "not yet"
+
+
 async def test_bad_tokens_are_401_not_anonymous(api: Api) -> None:
-    for header in ("Bearer nonsense", "Bearer ", "Basic abc", "Bearer a.b.c"):
+    for header in ("Bearer nonsense", "Bearer a.b.c"):
         with pytest.raises(StatusError) as refused:
             authenticate({"authorization": header}, None, api.server.tokens)
         assert refused.value.document()["message"] == "Unauthorized"
+    # Nothing that could be checked is nothing at all.
+    for header in ("Bearer ", "Basic abc", ""):
+        assert authenticate({"authorization": header}, None, api.server.tokens) == ANONYMOUS
     assert authenticate({}, None, api.server.tokens) == ANONYMOUS
 
 
@@ -139,7 +169,7 @@ async def test_nobody_grants_more_than_they_hold(api: Api) -> None:
     status, message = await role("more", "secrets")
     assert status == 403
     assert message == (
-        'roles.rbac.authorization.k8s.io "more" is forbidden: user "joe" (groups=["devs","system:authenticated"]) is '
+        'roles.rbac.authorization.k8s.io "more" is forbidden: user "joe" (groups=["devs" "system:authenticated"]) is '
         "attempting to grant RBAC permissions not currently held:\n"
         '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
     )

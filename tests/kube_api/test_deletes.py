@@ -108,6 +108,31 @@ async def test_pod_is_bound_once_and_equipped_with_its_accounts_token(api: Api) 
     assert (await api.get(f"{PODS}/p")).body["metadata"]["deletionTimestamp"]
 
 
+async def test_an_eviction_may_be_tried_in_its_options_and_keeps_to_its_preconditions(api: Api) -> None:
+    """kubectl drain --dry-run=server says so in the body, not in the query."""
+    made = await _pod(api, "p", node="node-1")
+    await api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    await api.post(budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 0, "selector": {}}})
+    allowed = {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 1}
+    budget = (await api.patch(f"{budgets}/b/status", {"status": allowed})).body
+    before = (await api.get(f"{PODS}/p")).body
+
+    async def evict(**options: Any) -> int:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": options}
+        return (await api.post(f"{PODS}/p/eviction", body)).status
+
+    assert await evict(dryRun=["All"]) == 201
+    assert (await api.get(f"{PODS}/p")).body == before
+    assert (await api.get(f"{budgets}/b")).body == budget
+    assert await evict(preconditions={"uid": "another"}) == 409
+    assert (await api.get(f"{PODS}/p")).body == before
+    await api.patch(f"{budgets}/b/status", {"status": {"disruptionsAllowed": 1}})
+    here = {"uid": made["metadata"]["uid"], "resourceVersion": before["metadata"]["resourceVersion"]}
+    assert await evict(preconditions=here) == 201
+    assert (await api.get(f"{PODS}/p")).body["metadata"]["deletionTimestamp"]
+
+
 async def test_namespace_ends_in_two_steps_and_takes_nothing_new_between(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t2"}}
     made = (await api.post("/api/v1/namespaces", body)).body

@@ -92,7 +92,7 @@ async def test_oversize_body_is_refused_and_warnings_are_headers(front: Front) -
 
 async def test_watch_sends_headers_at_once_and_ends_with_the_server(front: Front) -> None:
     url = f"{front.url}{CONFIG_MAPS}?watch=true&resourceVersion={front.api.server.store.revision}"
-    async with asyncio.timeout(20), front.session.get(url, ssl=front.tls("admin")) as answer:
+    async with asyncio.timeout(60), front.session.get(url, ssl=front.tls("admin")) as answer:
         assert answer.status == 200 and answer.headers["Transfer-Encoding"] == "chunked"
         await front.api.post(CONFIG_MAPS, config_map("a"))
         line = await answer.content.readline()
@@ -108,7 +108,7 @@ async def test_watcher_that_leaves_is_forgotten(front: Front) -> None:
         answer = await other.get(url, ssl=front.tls("admin"))
         assert len(shelf._mailboxes) == 1
         answer.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while shelf._mailboxes:
             await asyncio.sleep(0.01)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
+
+import pytest
 
 from .harness import Api, config_map
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SERVICES = "/api/v1/namespaces/default/services"
 
 
 def deployment(name: str, **spec: Any) -> dict[str, Any]:
@@ -173,6 +177,19 @@ async def test_scale_is_read_and_written_through_its_own_door(api: Api) -> None:
     assert (await api.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": -1}})).status == 422
 
 
+async def test_a_scale_that_is_applied_respects_who_owns_the_number(api: Api) -> None:
+    await api.apply(f"{DEPLOYMENTS}/d", deployment("d", replicas=3), "chart")
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 9}}
+    refused = await api.apply(f"{DEPLOYMENTS}/d/scale", scale, "scaler")
+    assert refused.status == 409
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "chart": .spec.replicas'
+    forced = await api.apply(f"{DEPLOYMENTS}/d/scale", scale, "scaler", "&force=true")
+    assert forced.body["spec"] == {"replicas": 9}
+    taken = await api.apply(f"{DEPLOYMENTS}/d", deployment("d", replicas=4), "chart")
+    assert 'conflict with "scaler" with subresource "scale"' in taken.message
+    assert (await api.apply(f"{DEPLOYMENTS}/d", deployment("d"), "chart")).body["spec"]["replicas"] == 9
+
+
 async def test_apply_creates_shares_conflicts_and_is_forced(api: Api) -> None:
     url = f"{CONFIG_MAPS}/a"
     created = await api.apply(url, config_map("a", {"x": "1"}), "alice")
@@ -189,13 +206,44 @@ async def test_apply_creates_shares_conflicts_and_is_forced(api: Api) -> None:
     assert (await api.call("PATCH", url, config_map("a"), content_type="application/apply-patch+yaml")).status == 422
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/namespaces/default/secrets/x", {"kind": "Secret", "data": {"a": "not base64"}}),
+        ("/api/v1/namespaces/default/configmaps/x", {"kind": "ConfigMap", "binaryData": {"a": "YWI"}}),
+        (f"{SERVICES}/x", {"kind": "Service", "spec": {"ports": [{"port": 80.5}]}}),
+        (f"{SERVICES}/x", {"kind": "Service", "spec": {"ports": [{"port": 80, "targetPort": 8.5}]}}),
+        (f"{SERVICES}/x", {"kind": "Service", "spec": {"ports": [{"port": 80, "targetPort": True}]}}),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases/x",
+            {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"renewTime": "yesterday"}},
+        ),
+        (
+            "/api/v1/namespaces/default/pods/x",
+            {
+                "kind": "Pod",
+                "spec": {"containers": [{"name": "a", "image": "b", "resources": {"limits": {"cpu": "much"}}}]},
+            },
+        ),
+    ],
+)
+async def test_nothing_is_stored_that_a_typed_client_could_not_read(api: Api, path: str, body: dict[str, Any]) -> None:
+    """One such object would fail every list of its kind; apply knows the schema only, not the types behind it."""
+    obj = {"apiVersion": "v1"} | body | {"metadata": {"name": "x"}}
+    applied = await api.apply(path, obj)
+    assert applied.status == 422
+    assert applied.message.startswith("failed to convert new object (/x; ")
+    assert (await api.post(path.removesuffix("/x"), obj)).status == 400
+    assert (await api.get(path)).status == 404
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    ports = [{"port": 80}]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": ports} | spec}
+
+
 async def test_services_get_an_address_keep_it_and_never_share_it(api: Api) -> None:
-    services = "/api/v1/namespaces/default/services"
-
-    def service(name: str, **spec: Any) -> dict[str, Any]:
-        ports = [{"port": 80}]
-        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": ports} | spec}
-
+    services = SERVICES
     kubernetes = (await api.get(f"{services}/kubernetes")).body
     assert kubernetes["spec"]["clusterIP"] == "127.64.1.1" and kubernetes["spec"]["ports"][0]["port"] == 6443
     first = (await api.post(services, service("one"))).body
@@ -211,6 +259,38 @@ async def test_services_get_an_address_keep_it_and_never_share_it(api: Api) -> N
     assert moved.status == 422 and "may not change once set" in moved.message
     await api.delete(f"{services}/one")
     assert (await api.post(services, service("two", clusterIP=address))).status == 201
+
+
+async def test_services_made_at_once_share_no_address(api: Api) -> None:
+    made = await asyncio.gather(*(api.post(SERVICES, service(f"s{number}")) for number in range(40)))
+    assert len({answer.body["spec"]["clusterIP"] for answer in made}) == 40
+
+
+async def test_services_that_were_not_stored_keep_no_address(api: Api) -> None:
+    range_size = 254
+    for number in range(range_size):
+        tried = await api.post(f"{SERVICES}?dryRun=All", service(f"tried-{number}"))
+        assert tried.status == 201, tried.message
+    asked = await api.post(f"{SERVICES}?dryRun=All", service("asked", clusterIP="127.64.1.99"))
+    assert asked.body["spec"]["clusterIP"] == "127.64.1.99"
+    assert (await api.post(SERVICES, service("stored", clusterIP="127.64.1.99"))).status == 201
+
+
+async def test_times_come_back_in_one_form_whatever_zone_they_were_sent_in(api: Api) -> None:
+    leases, east = "/apis/coordination.k8s.io/v1/namespaces/default/leases", "2026-01-01T02:00:00.250000+02:00"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}}
+    made = await api.post(leases, lease | {"spec": {"renewTime": "2026-01-01T1:00:00.000000Z", "acquireTime": east}})
+    assert made.body["spec"] == {
+        "renewTime": "2026-01-01T01:00:00.000000Z",
+        "acquireTime": "2026-01-01T00:00:00.250000Z",
+    }
+    moved = await api.patch(f"{leases}/l", {"spec": {"renewTime": "2026-01-01T00:00:07.000000-01:00"}})
+    assert moved.body["spec"]["renewTime"] == "2026-01-01T01:00:07.000000Z"
+    applied = await api.apply(f"{leases}/m", lease | {"metadata": {"name": "m"}, "spec": {"renewTime": east}})
+    assert applied.body["spec"]["renewTime"] == "2026-01-01T00:00:00.250000Z"
+    event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "lastTimestamp": east}
+    told = await api.post("/api/v1/namespaces/default/events", event)
+    assert told.body["lastTimestamp"] == "2026-01-01T00:00:00Z"
 
 
 async def test_bodies_that_are_no_objects_are_a_clients_fault(api: Api) -> None:
@@ -239,7 +319,7 @@ async def test_bodies_that_are_no_objects_are_a_clients_fault(api: Api) -> None:
 
 
 async def test_yaml_goes_in_and_comes_out(api: Api) -> None:
-    text = b'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\ndata:\n  when: "2020-01-01"\n'
+    text = b'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yy\ndata:\n  when: "2020-01-01"\n'
     assert (await api.post(CONFIG_MAPS, text, content_type="application/yaml")).status == 201
-    shown = await api.get(f"{CONFIG_MAPS}/y", accept="application/yaml")
+    shown = await api.get(f"{CONFIG_MAPS}/yy", accept="application/yaml")
     assert b"kind: ConfigMap" in shown.body and shown.headers["content-type"] == "application/yaml"

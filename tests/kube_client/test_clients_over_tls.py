@@ -6,8 +6,11 @@ import asyncio
 import base64
 import contextlib
 import os
+import queue
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+import ssl
+import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,13 @@ import yaml
 
 from regional.core import pki
 from regional.core.web import serving
-from regional.kube.apiserver.front import application, listening, tls_context
+from regional.kube.apiserver.clients import ClientConnection
+from regional.kube.apiserver.connections import Received
+from regional.kube.apiserver.front import Front, OneCluster, listening, tls_context
 from regional.kube.apiserver.server import ApiServer
 from regional.kube.client import ApiError, ApiUnreachable, Client, Informer
+from regional.kube.client.transport import HttpTransport
+from regional.kube.messages import Response
 from regional.kube.objects import Obj, name_of
 from tests.kube_controllers.harness import eventually, write_account_key
 
@@ -125,26 +132,20 @@ async def test_a_pod_uses_its_mounted_account(listener: Listener, monkeypatch: p
 
 async def test_a_path_prefix_is_kept(listener: Listener) -> None:
     """Many clusters behind one listener: every request carries the prefix, watches and discovery too."""
-    inner, escaped = application(listener.server), []
+    escaped = []
 
-    async def prefixed(
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
-        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ) -> None:
-        if scope["type"] == "http":
-            if not scope["path"].startswith("/c/mc01/"):
-                escaped.append(scope["path"])
-            raw = scope["path"].removeprefix("/c/mc01")
-            scope = {**scope, "path": raw, "raw_path": raw.encode()}
-        await inner(scope, receive, send)
+    class Prefixed(Front):
+        async def __call__(self, received: Received) -> Response:
+            if not received.target.startswith(b"/c/mc01/"):
+                escaped.append(received.target)
+            received.target = received.target.removeprefix(b"/c/mc01")
+            return await super().__call__(received)
 
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))
         port = probe.getsockname()[1]
-    from regional.kube.apiserver.front import CertificateProtocol
-
-    async with serving(prefixed, ADDRESS, port, tls=tls_context(listener.pki), http=CertificateProtocol):
+    inner = Prefixed(OneCluster(listener.server))
+    async with serving(inner, ADDRESS, port, tls=tls_context(listener.pki), http=ClientConnection):
         server = f"https://{ADDRESS}:{port}/c/mc01"
         async with Client.from_kubeconfig(listener.kubeconfig(server=server)) as client:
             await client.create(config("a"))
@@ -202,3 +203,42 @@ async def test_an_informer_outlives_the_server(listener: Listener) -> None:
         await eventually(both)
         assert informer.relists == 1
         await informer.stop()
+
+
+def _answer_and_say_no_more(listening: socket.socket, tls: ssl.SSLContext, ended: queue.Queue[str]) -> None:
+    """Begin an answer, never end it, and tell how the client went away."""
+    accepted, _ = listening.accept()
+    with tls.wrap_socket(accepted, server_side=True, suppress_ragged_eofs=False) as connection:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n")
+        try:
+            ended.put("with a goodbye that it waits to have answered" if connection.recv(1) == b"" else "never")
+        except OSError:
+            ended.put("at once")
+
+
+async def test_a_stream_that_is_left_does_not_wait_for_the_servers_goodbye(tmp_path: Path) -> None:
+    authority = pki.create_authority("test")
+    pair = pki.issue(authority, "server", addresses=[ADDRESS], server=True)
+    for name, text in (("ca", authority.certificate), ("crt", pair.certificate), ("key", pair.key)):
+        (tmp_path / name).write_text(text)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    ended: queue.Queue[str] = queue.Queue()
+    with socket.create_server((ADDRESS, 0)) as server:
+        peer = threading.Thread(target=_answer_and_say_no_more, args=(server, tls, ended))
+        peer.start()
+        trust = ssl.create_default_context(cafile=str(tmp_path / "ca"))
+        transport = HttpTransport(f"https://{ADDRESS}:{server.getsockname()[1]}", tls=trust)
+        stream = await transport.stream("GET", "/", [], {})
+        assert [chunk async for chunk in _first(stream.chunks())] == [b"abcd"]
+        await stream.close()
+        await asyncio.to_thread(peer.join)
+        await transport.close()
+    assert ended.get_nowait() == "at once"
+
+
+async def _first(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield chunk
+        return

@@ -12,7 +12,8 @@ import pytest
 
 from regional.kube.client import Client, Informer
 from regional.kube.client.local import LocalTransport
-from regional.kube.objects import Key, Obj, key_of, name_of, uid_of, version_of
+from regional.kube.objects import Key, Obj, key_of, name_of, version_of
+from tests.kube_client.story import Story
 from tests.kube_controllers.harness import Api, Faults, eventually
 
 
@@ -33,25 +34,6 @@ def config(name: str, value: str = "", namespace: str = "default", **labels: str
     }
 
 
-class Story:
-    """Replays what handlers heard and complains about impossible turns."""
-
-    def __init__(self) -> None:
-        self.now: dict[Key, str] = {}
-        self.faults: list[str] = []
-
-    def hear(self, kind: str, obj: Obj) -> None:
-        key, uid = key_of(obj), uid_of(obj)
-        if kind == "ADDED" and key in self.now:
-            self.faults.append(f"{key} added twice")
-        if kind != "ADDED" and self.now.get(key) != uid:
-            self.faults.append(f"{key} {kind} out of nowhere")
-        if kind == "DELETED":
-            self.now.pop(key, None)
-        else:
-            self.now[key] = uid
-
-
 async def stored(client: Client, **selection: str) -> dict[Key, str]:
     return {key_of(obj): version_of(obj) for obj in await client.list("v1", "ConfigMap", **selection)}  # type: ignore[arg-type]
 
@@ -61,7 +43,7 @@ async def settled(informer: Informer, client: Client, **selection: str) -> None:
         wanted = await stored(client, **selection)
         return {key: version_of(obj) for key, obj in informer.objects.items()} == wanted
 
-    await eventually(same, "cache equals store", seconds=30)
+    await eventually(same, "cache equals store")
 
 
 @pytest.mark.parametrize("seed", range(3))

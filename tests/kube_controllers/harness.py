@@ -171,6 +171,8 @@ class Kubelet:
                 return
             await self._client.delete("v1", "Pod", name_of(pod), namespace_of(pod), grace=0, missing_ok=True)
             return
+        if status_of(pod).get("phase") in ("Succeeded", "Failed"):
+            return  # a pod that has ended does not run again
         phase = self.finish(pod) or "Running"
         ready = phase == "Running" and self.healthy(pod)
         status = status_of(pod)
@@ -240,7 +242,7 @@ async def end(*tasks: asyncio.Task[None]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], what: str = "", seconds: float = 20.0) -> Any:
+async def eventually(check: Callable[[], Awaitable[Any]], what: str = "", seconds: float = 60.0) -> Any:
     """The first truthy answer of `check`; an AssertionError inside counts as not yet."""
     deadline = time.monotonic() + seconds
     last: BaseException | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from regional.kube.objects import Obj, condition_of, is_deleting, status_of
 from tests.kube_controllers.harness import Cluster, deployment, eventually, rolled_out
+from tests.kube_controllers.test_jobs_come_to_an_end import job
 
 
 async def namespace_gone(cluster: Cluster, name: str) -> None:
@@ -55,6 +56,21 @@ async def test_a_namespace_takes_everything_with_it(cluster: Cluster) -> None:
         if entry.resource.namespaced and "list" in entry.verbs:
             left = await cluster.client.list(entry.resource.api_version, entry.resource.kind, "t")
             assert left == [], entry.resource.id
+
+
+async def test_a_job_that_waits_for_a_node_does_not_hold_its_namespace(cluster: Cluster) -> None:
+    """Its pods have a finalizer until the Job has counted them, and it may make no other in their place."""
+    await cluster.namespace("t")
+    waiting = job(parallelism=2, completions=4)
+    waiting["spec"]["template"]["spec"]["nodeSelector"] = {"no": "such-node"}
+    await cluster.client.create(waiting)
+
+    async def pending() -> bool:
+        return len(await cluster.pods("t")) == 2
+
+    await eventually(pending)
+    await cluster.client.delete("v1", "Namespace", "t")
+    await namespace_gone(cluster, "t")
 
 
 async def test_a_finalizer_holds_the_namespace_and_is_named(cluster: Cluster) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -93,7 +95,9 @@ async def test_a_silent_node_is_unknown_and_keeps_its_pods(quiet: Cluster) -> No
 
 
 async def test_a_node_that_renews_its_lease_stays_ready(quiet: Cluster) -> None:
-    await quiet.control(node_grace_seconds=1.0)
+    """For longer than the grace; which is long enough for a machine that is busy with something else for a while."""
+    grace = 6.0
+    await quiet.control(node_grace_seconds=grace)
     lease: Obj = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -102,17 +106,16 @@ async def test_a_node_that_renews_its_lease_stays_ready(quiet: Cluster) -> None:
     }
     await quiet.client.create(lease)
     second = 0
-
-    async def renewed() -> bool:
-        nonlocal second
+    end = time.monotonic() + grace + 1
+    while time.monotonic() < end:
         second += 1
-        patch = {"spec": {"renewTime": f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000000Z"}}
+        patch = {
+            "spec": {"renewTime": f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z"}
+        }
         await quiet.client.patch("coordination.k8s.io/v1", "Lease", "node-1", "kube-node-lease", patch)
-        node = await quiet.client.get("v1", "Node", "node-1")
-        assert (condition_of(node, "Ready") or {})["status"] == "True"
-        return second >= 150
-
-    await eventually(renewed, seconds=30)
+        await asyncio.sleep(0.1)
+    node = await quiet.client.get("v1", "Node", "node-1")
+    assert (condition_of(node, "Ready") or {})["status"] == "True"
 
 
 async def test_pods_of_a_removed_node_are_cleared(quiet: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def pod(cpu: str = "0", memory: str = "0", **spec: Any) -> Obj:
 
 def test_a_plain_pod_fits_a_plain_node() -> None:
     assert placement.refusal(pod(), node()) is None
-    assert placement.shortage(pod(), node(), []) is None
+    assert placement.shortages(pod(), node(), []) == []
 
 
 def test_a_cordoned_node_takes_only_who_tolerates_it() -> None:
@@ -74,9 +74,9 @@ def test_a_selector_must_match() -> None:
 
 
 def test_a_full_node_is_full() -> None:
-    assert placement.shortage(pod(cpu="600m"), node(), [pod(cpu="1500m")]) == "Insufficient cpu"
-    assert placement.shortage(pod(memory="900Mi"), node(), [pod(memory="200Mi")]) == "Insufficient memory"
-    assert placement.shortage(pod(), node(), [pod(), pod(), pod()]) == "Too many pods"
+    assert placement.shortages(pod(cpu="600m"), node(), [pod(cpu="1500m")]) == ["Insufficient cpu"]
+    assert placement.shortages(pod(memory="900Mi"), node(), [pod(memory="200Mi")]) == ["Insufficient memory"]
+    assert placement.shortages(pod(), node(), [pod(), pod(), pod()]) == ["Too many pods"]
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,24 @@ def test_a_full_node_is_full() -> None:
 )
 def test_quantities_are_read(text: str | int | None, value: str) -> None:
     assert placement.quantity(text) == Decimal(value)
+
+
+def test_a_sidecar_runs_beside_what_comes_after_it() -> None:
+    def asks(cpu: str, **more: str) -> Obj:
+        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "containers": [asks("1"), asks("500m")],
+        "initContainers": [asks("200m", restartPolicy="Always"), asks("1800m")],
+        "overhead": {"cpu": "100m"},
+    }
+    assert placement.requests_of({"spec": spec})["cpu"] == Decimal("2.1")
+    spec["initContainers"] = [asks("3"), asks("200m", restartPolicy="Always")]
+    assert placement.requests_of({"spec": spec})["cpu"] == Decimal("3.1")
+    spec["initContainers"] = [asks("200m", restartPolicy="Always")]
+    assert placement.requests_of({"spec": spec})["cpu"] == Decimal("1.8")
+
+
+def test_what_a_node_does_not_have_it_cannot_give() -> None:
+    wants = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"demo.io/gpu": "1"}}}]}}
+    assert placement.shortages(wants, node(), []) == ["Insufficient demo.io/gpu"]

@@ -146,5 +146,5 @@ async def test_a_deployment_shows_its_pod_at_once(cluster: Cluster) -> None:
     pods.start()
     await pods.synced()
     await cluster.client.create(deployment("web", namespace))
-    await asyncio.wait_for(seen.wait(), 10)
+    await asyncio.wait_for(seen.wait(), 60)
     await pods.stop()

@@ -17,6 +17,8 @@ def main(argv: list[str]) -> int:
     match argv:
         case ["http", port]:
             return run(serve(os.environ["POD_IP"], int(port)))
+        case ["echo", port]:
+            return run(echo(os.environ["POD_IP"], int(port)))
         case ["exit", code]:
             print(f"leaving with {code}", flush=True)
             return int(code)
@@ -40,6 +42,18 @@ def main(argv: list[str]) -> int:
 
             return node(rest)
     sys.exit(f"no such role: {argv}")
+
+
+async def echo(host: str, port: int) -> int:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, host, port) as server:
+        await server.serve_forever()
+    return 0
 
 
 async def serve(host: str, port: int) -> int:

@@ -27,6 +27,7 @@ from regional.kube.node.sweeping import kill_inside
 from regional.kube.objects import Obj, is_true, status_of, uid_of
 from regional.local.addresses import Addresses
 from regional.local.provisioner.cluster_directory import ClusterDirectory
+from regional.local.tools import ensure_kubectl_and_helm
 
 T = TypeVar("T")
 IMAGE = "registry.example.com/regional/regional:1.2.3"
@@ -220,6 +221,32 @@ class NodeCluster:
 
         return await eventually(look)
 
+    async def start_kubectl(self, *words: str, **env: str) -> asyncio.subprocess.Process:
+        home = {"PATH": os.defpath, "HOME": str(self.region.root), "KUBECACHEDIR": str(self.region.root / "cache")}
+        return await asyncio.create_subprocess_exec(
+            *[str(ensure_kubectl_and_helm() / "kubectl"), "--kubeconfig", str(self.admin), *words],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=home | env,
+        )
+
+    async def kubectl(self, *words: str, text: str = "", **env: str) -> tuple[int, str, str]:
+        """Exit code, output, errors of the real one."""
+        process = await self.start_kubectl(*words, **env)
+        output, errors = await asyncio.wait_for(process.communicate(text.encode()), 60)
+        assert process.returncode is not None
+        return process.returncode, output.decode(), errors.decode()
+
+    @staticmethod
+    def lives(number: int) -> bool:
+        process = ProcessRef.of(number)
+        return process is not None and process.alive()
+
+    @property
+    def admin(self) -> Path:
+        return self.files.admin_kubeconfig
+
     def process_of(self, pod: Obj, container: str = "main") -> ProcessRef:
         process = read_state(self.root / "pods" / uid_of(pod) / "containers" / container / "state.json")
         assert process is not None
@@ -287,7 +314,7 @@ async def ask(address: str, path: str = "/", port: int = 8000) -> str:
     return content.partition(b"\r\n\r\n")[2].decode()
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]] | Callable[[], T | None], seconds: float = 30.0) -> T:
+async def eventually(look: Callable[[], Awaitable[T | None]] | Callable[[], T | None], seconds: float = 60.0) -> T:
     """The first true answer. OSError counts as "not yet"."""
     deadline = time.monotonic() + seconds
     while True:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from regional.kube.node.environment import ConfigProblem, container_environment, expand
+from regional.kube.node.environment import ConfigProblem, container_environment, expand, field_value
 from regional.kube.node.images import ImageProblem, entrypoint
 from regional.kube.objects import Obj
 
@@ -155,3 +155,8 @@ def test_an_exec_image_is_a_program_of_this_machine() -> None:
 def test_any_other_image_is_refused_with_a_reason(image: str) -> None:
     with pytest.raises(ImageProblem, match="image"):
         entrypoint(image, "regional/regional")
+
+
+def test_a_value_of_several_lines_stays_on_one() -> None:
+    noted = {"metadata": {"annotations": {"b": 'say "hi"\nand\ttab', "a": "plain é"}}}
+    assert field_value(noted, "metadata.annotations", {}) == 'a="plain é"\nb="say \\"hi\\"\\nand\\ttab"'

@@ -12,7 +12,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from regional.core.files import write_json
-from regional.kube.objects import status_of
+from regional.kube.objects import is_true, status_of
 from tests.kube_node.harness import NodeCluster, Warm, ask, config_map, eventually, pod, readiness
 
 
@@ -38,6 +38,23 @@ async def test_a_changed_config_map_reaches_the_running_pod(cluster: NodeCluster
         return await ask(address, "/file/mnt/v/app.yaml") == "two"
 
     await eventually(changed)
+
+
+async def test_what_runs_goes_on_without_the_source_of_its_files(cluster: NodeCluster) -> None:
+    await cluster.client.create(config_map("settings", colour="blue"))
+    await cluster.client.create(with_volume("web", {"configMap": {"name": "settings"}}))
+    address = status_of(await cluster.ready("web"))["podIP"]
+    await cluster.client.delete("v1", "ConfigMap", "settings", "default")
+    await cluster.event("FailedMount", 'configmap "settings" not found')
+    web = await cluster.ready("web")
+    assert is_true(web, "PodReadyToStartContainers")
+    assert await ask(address, "/file/mnt/v/colour") == "blue"
+    await cluster.client.create(config_map("settings", colour="green"))
+
+    async def renewed() -> bool:
+        return await ask(address, "/file/mnt/v/colour") == "green"
+
+    await eventually(renewed)
 
 
 async def test_a_pod_waits_for_what_it_mounts_or_reads(cluster: NodeCluster) -> None:

@@ -46,7 +46,35 @@ async def test_following_a_log_ends_when_the_container_does(cluster: NodeCluster
         return status_of(found or {}).get("phase") in ("Running", "Succeeded")
 
     await eventually(started)
-    assert await asyncio.wait_for(logs(cluster, "job", follow="true"), 20) == (200, "one\ntwo\n")
+    assert await asyncio.wait_for(logs(cluster, "job", follow="true"), 60) == (200, "one\ntwo\n")
+
+
+async def test_kubectl_reads_logs_in_all_its_ways(cluster: NodeCluster) -> None:
+    lines = "".join(f'{{"time":"2026-01-01T00:00:0{n}Z","n":{n}}}\n' for n in range(5))
+    talker = ["sh", "-c", f"printf '%s' '{lines}'; exec sleep 600"]
+    body = pod("two", image="exec:sh", command=talker)
+    body["spec"]["containers"].append({"name": "other", "image": "exec:sh", "args": ["-c", "echo hi; exec sleep 600"]})
+    await cluster.client.create(body)
+    await cluster.ready("two")
+
+    async def said(*flags: str) -> str:
+        code, output, errors = await cluster.kubectl("logs", "two", *flags)
+        assert code == 0, errors
+        return output
+
+    async def all_is_said() -> bool:
+        return await said("-c", "main") == lines and await said("-c", "other") == "hi\n"
+
+    await eventually(all_is_said)
+    assert await said() == lines, "the first container, with a note on stderr"
+    assert await said("-c", "main", "--tail=2") == "".join(lines.splitlines(keepends=True)[-2:])
+    assert await said("-c", "main", "--limit-bytes=9") == lines[:9]
+    assert await said("-c", "main", "--since-time=2026-01-01T00:00:03Z") == "".join(lines.splitlines(keepends=True)[3:])
+    assert (await said("-c", "main", "--since=1h")) == ""
+    assert (await said("-c", "main", "--timestamps", "--tail=1")).startswith("2026-01-01T00:00:04Z {")
+    assert sorted((await said("--all-containers")).splitlines()) == sorted([*lines.splitlines(), "hi"])
+    prefixed = await said("--all-containers", "--prefix")
+    assert "[pod/two/other] hi\n" in prefixed
 
 
 async def test_strangers_get_no_logs(cluster: NodeCluster) -> None:

@@ -22,7 +22,8 @@ async def test_a_pod_serves_on_its_own_address_and_becomes_ready(cluster: NodeCl
     assert container["restartCount"] == 0
     assert container["started"]
     assert cluster.process_of(web).alive()
-    assert "main" in (await cluster.event("Started"))["message"]
+    for reason in ("Pulled", "Created", "Started"):
+        assert (await cluster.event(reason))["involvedObject"]["fieldPath"] == "spec.containers{main}"
 
 
 async def test_a_pod_gets_only_what_its_manifest_says(cluster: NodeCluster) -> None:
@@ -96,9 +97,11 @@ async def test_a_killed_process_comes_back_at_once_and_later_with_back_off(clust
     assert status["lastState"]["terminated"]["exitCode"] == 137
     assert status["lastState"]["terminated"]["reason"] == "Error"
     cluster.process_of(again).signal(signal.SIGKILL)
-    assert "back-off" in (await cluster.waiting("web", "CrashLoopBackOff"))["message"]
+    named = f"web_default({web['metadata']['uid']})"
+    text = (await cluster.waiting("web", "CrashLoopBackOff"))["message"]
+    assert text == f"back-off 2s restarting failed container=main pod={named}"
     await cluster.restarted("web", 2)
-    await cluster.event("BackOff")
+    await cluster.event("BackOff", f"Back-off restarting failed container main in pod {named}")
 
 
 async def test_restart_policies_decide_what_an_end_means(cluster: NodeCluster) -> None:
@@ -154,7 +157,10 @@ async def test_init_containers_run_in_order_before_the_others(cluster: NodeClust
 async def test_a_foreign_image_cannot_be_pulled_and_says_why(cluster: NodeCluster) -> None:
     await cluster.client.create(pod("proxy", image="nginx:1.27"))
     state = await cluster.waiting("proxy", "ImagePullBackOff")
+    assert state["message"].startswith('Back-off pulling image "nginx:1.27": ErrImagePull: ')
     assert "pods are processes here" in state["message"]
+    await cluster.event("Failed", 'Failed to pull image "nginx:1.27"')
+    await cluster.event("BackOff", 'Back-off pulling image "nginx:1.27"')
     await cluster.client.delete("v1", "Pod", "proxy", "default")
     await cluster.gone("proxy")
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import sys
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from regional.core import pki
 from regional.core.clock import ManualClock, SystemClock
+from regional.kube.node import container_logs
 from regional.kube.node.container_logs import LogOptions, parse_options, read_log, rotate
 from regional.kube.node.probes import Kind, Outcome, Probe, keep_looking
 from regional.kube.objects import Obj
@@ -35,7 +40,7 @@ async def verdicts(
     clock, heard = ManualClock(), list[tuple[float, bool]]()
     probe = Scripted(kind, spec, "127.0.0.1", {}, never, answers=answers)
     task = asyncio.create_task(
-        keep_looking(probe, clock, lambda ok, _: heard.append((clock.monotonic(), ok)), passed=passed)
+        keep_looking(probe, clock, lambda ok: heard.append((clock.monotonic(), ok)), lambda _: None, passed=passed)
     )
     for _ in range(seconds * 10):
         await clock.advance(0.1)
@@ -84,10 +89,89 @@ async def test_http_and_tcp_probes_judge_by_the_answer() -> None:
         assert (await look({"httpGet": {"port": "web", "path": "/ok"}})).ok
         assert (await look({"httpGet": {"port": port, "path": "/moved"}})).ok
         broken = await look({"httpGet": {"port": port, "path": "/broken"}})
-        assert broken == Outcome(False, "HTTP probe failed with statuscode: 500: why")
+        assert broken == Outcome(False, "HTTP probe failed with statuscode: 500", 500)
         assert (await look({"tcpSocket": {"port": "web"}})).ok
         assert not (await look({"tcpSocket": {"port": "nameless"}})).ok
-    assert not (await look({"tcpSocket": {"port": port}})).ok
+    refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+    assert await look({"tcpSocket": {"port": port}}) == Outcome(False, refused)
+    url = f"http://127.0.0.1:{port}/ok"
+    assert await look({"httpGet": {"port": port, "path": "ok"}}) == Outcome(False, f'Get "{url}": {refused}')
+
+
+async def test_every_failure_that_counts_is_told() -> None:
+    clock, told = ManualClock(), list[str]()
+    probe = Scripted("Liveness", {"periodSeconds": 1, "failureThreshold": 3}, "", {}, never, answers=[False])
+    task = asyncio.create_task(keep_looking(probe, clock, lambda _: None, told.append))
+    for _ in range(35):
+        await clock.advance(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert told == ["no"] * 3
+
+
+async def test_a_probe_over_tls_asks_with_its_headers_and_trusts_anybody(tmp_path: Path) -> None:
+    pair = pki.issue(pki.create_authority("nobody known"), "somebody", server=True)
+    (tmp_path / "pair.pem").write_text(pair.certificate + pair.key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "pair.pem")
+    heads = list[bytes]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls) as server:
+        port = server.sockets[0].getsockname()[1]
+        headers = [{"name": "host", "value": "web.example.com"}, {"name": "X-Ask", "value": "1"}]
+        target = {"port": port, "path": "/h", "scheme": "HTTPS", "httpHeaders": headers}
+        probe = Probe("Readiness", {"httpGet": target, "timeoutSeconds": 30}, "127.0.0.1", {}, never)
+        assert (await probe.look()).ok
+    lines = heads[0].decode().lower().split("\r\n")
+    assert [line for line in lines if line.startswith("host:")] == ["host: web.example.com"]
+    assert "x-ask: 1" in lines
+    assert "user-agent: kube-probe/1.35" in lines
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (b"\x08\x01", Outcome(True)),
+        (b"\x08\x02", Outcome(False, 'service unhealthy (responded with "NOT_SERVING")')),
+        (b"", Outcome(False, 'service unhealthy (responded with "UNKNOWN")')),
+    ],
+)
+async def test_a_grpc_probe_asks_the_health_service(answer: bytes, outcome: Outcome) -> None:
+    asked = list[bytes]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readexactly(24) == b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        while True:
+            head = await reader.readexactly(9)
+            payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
+            if head[3] == 1:
+                asked.append(payload)
+            if head[3] == 0:
+                asked.append(payload)
+                break
+        message = b"\0" + len(answer).to_bytes(4, "big") + answer
+        # Settings, a ping, headers (":status 200", indexed), the message, and trailers that end the stream.
+        writer.write(frame(4, 0, 0) + frame(6, 0, 0, b"12345678") + frame(1, 4, 1, b"\x88"))
+        writer.write(frame(0, 0, 1, message) + frame(1, 5, 1, b"\x00\x0bgrpc-status\x010"))
+        await writer.drain()
+        assert await reader.read() != b""  # what it acknowledged
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        spec = {"grpc": {"port": port, "service": "shop"}, "timeoutSeconds": 30}
+        assert await Probe("Liveness", spec, "127.0.0.1", {}, never).look() == outcome
+    assert b"/grpc.health.v1.Health/Check" in asked[0]
+    assert asked[1] == b"\0\0\0\0\x06\x0a\x04shop"
 
 
 async def read(path: Path, **options: object) -> bytes:
@@ -123,7 +207,7 @@ async def test_following_ends_with_the_container(tmp_path: Path) -> None:
     with path.open("a") as stream:
         stream.write("two\nunfinished")
     alive[0] = False
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
     assert b"".join(heard) == b"one\ntwo\nunfinished\n"
 
 
@@ -140,6 +224,93 @@ def test_a_big_log_is_cut_and_two_old_pieces_kept(tmp_path: Path) -> None:
     assert path.read_text() == "after"
     assert [(tmp_path / f"0.log.{n}").read_text()[0] for n in (1, 2)] == ["3", "2"]
     assert not (tmp_path / "0.log.3").exists()
+
+
+def test_a_log_that_cannot_be_rotated_stays_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, full = tmp_path / "0.log", Path("/dev/full")
+    path.write_text("x" * 100)
+    (tmp_path / "0.log.moving").symlink_to(full)
+    assert not rotate(path, 50)
+    assert path.read_text() == "x" * 100 and [each.name for each in tmp_path.iterdir()] == ["0.log"]
+    assert "No space left on device" in caplog.text
+    assert rotate(path, 50), "and is tried again"
+
+
+_WRITER = """
+import os, sys
+out = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for number in range(int(sys.argv[2])):
+    os.write(out, b"%d\\n" % number)
+"""
+
+
+async def test_rotation_takes_no_line_from_one_who_writes_and_none_from_one_who_follows(tmp_path: Path) -> None:
+    path, lines = tmp_path / "0.log", 200_000
+    path.touch()
+    if not _takes_blocks_out(tmp_path):
+        pytest.skip("the file system of this directory cannot take blocks out of a file")
+    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", _WRITER, str(path), str(lines))
+    heard, kept, rotations = b"", b"", 0
+    async for chunk in read_log(path, LogOptions(follow=True), "", lambda: writer.returncode is None, SystemClock()):
+        heard += chunk
+        if rotate(path, 100_000):
+            rotations += 1
+            kept += (tmp_path / "0.log.1").read_bytes()
+    assert rotations > 0
+    assert kept + path.read_bytes() == heard == b"".join(b"%d\n" % number for number in range(lines))
+
+
+async def _all(chunks: AsyncIterator[bytes]) -> bytes:
+    return b"".join([chunk async for chunk in chunks])
+
+
+def _takes_blocks_out(folder: Path) -> bool:
+    """Whether rotation leaves the end of a log where it is."""
+    probe = folder / "probe"
+    probe.write_bytes(b"x" * 20_000)
+    return rotate(probe, 1) and probe.stat().st_size > 0
+
+
+async def test_one_who_follows_misses_nothing_of_a_log_that_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system that cannot take blocks out: what was not read is in the piece, what came since is not."""
+    monkeypatch.setattr(container_logs, "_COLLAPSE_RANGE", -1)
+    path, clock = tmp_path / "0.log", ManualClock()
+    path.write_text("read\n")
+    alive = [True]
+    chunks = read_log(path, LogOptions(follow=True), "", lambda: alive[0], clock)
+    assert await anext(chunks) == b"read\n"
+    with path.open("a") as stream:
+        stream.write("unread\n" * 2)
+    assert rotate(path, 1) and path.stat().st_size == 0
+    with path.open("a") as stream:
+        stream.write("more than before\n" * 5)
+    alive[0] = False
+    assert await _all(chunks) == b"unread\n" * 2 + b"more than before\n" * 5
+
+
+@pytest.mark.parametrize("collapse", [container_logs._COLLAPSE_RANGE, -1])
+async def test_one_who_reads_slowly_misses_nothing_of_two_rotations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collapse: int
+) -> None:
+    monkeypatch.setattr(container_logs, "_COLLAPSE_RANGE", collapse)
+    path, alive = tmp_path / "0.log", [True]
+    written = "old\n" * 3000
+    path.write_text(written)
+    assert rotate(path, 1), "a piece from before is none that was missed"
+    path.write_text("first\n")
+    chunks = read_log(path, LogOptions(follow=True), "", lambda: alive[0], ManualClock())
+    heard = await anext(chunks)
+    for name in ("second", "third"):
+        with path.open("a") as stream:
+            stream.write(f"{name}\n" * 3000)
+        assert rotate(path, 1)
+    with path.open("a") as stream:
+        stream.write("last\n")
+    alive[0] = False
+    heard += await _all(chunks)
+    assert heard.decode() == "first\n" + "second\n" * 3000 + "third\n" * 3000 + "last\n"
 
 
 def test_bad_log_options_are_refused() -> None:

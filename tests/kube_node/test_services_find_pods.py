@@ -85,3 +85,20 @@ def test_a_headless_service_names_its_pods() -> None:
     assert names["etcd-1.etcd.team.svc.cluster.local"] == "127.64.2.2"
     assert names["etcd-1.etcd"] == "127.64.2.2"
     assert names["etcd.team.svc"] == "127.64.2.1"
+
+
+def test_a_headless_service_names_only_pods_that_answer() -> None:
+    etcd = service("etcd", "None", selector={"app": "web"})
+    well, sick, done = (pod(f"etcd-{n}", f"127.64.2.{n + 1}", hostname=f"etcd-{n}", subdomain="etcd") for n in range(3))
+    for condition in sick["status"]["conditions"]:
+        condition["status"] = "False"
+    done["status"]["phase"] = "Succeeded"
+    members = [well, sick, done]
+    assert published_names([etcd], members) == {"etcd-0"}
+    etcd["spec"]["publishNotReadyAddresses"] = True
+    assert published_names([etcd], members) == {"etcd-0", "etcd-1"}
+
+
+def published_names(services: list[Obj], members: list[Obj]) -> set[str]:
+    names = parse_hosts(hosts_file(members[0], "127.64.2.1", services, members))
+    return {name.removesuffix(".etcd.team.svc") for name in names if name.endswith(".etcd.team.svc")}

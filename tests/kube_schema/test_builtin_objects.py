@@ -15,6 +15,7 @@ from regional.kube.schema.builtin import (
     identify_job,
     prepare_for_create,
     prepare_for_update,
+    settle,
     to_storage,
     validate_builtin,
     validate_metadata,
@@ -41,6 +42,7 @@ def deployment(**spec: Any) -> Obj:
 
 def created(kind: Kind, obj: Obj) -> Obj:
     default_builtin(kind, obj)
+    settle(kind, obj)
     prepare_for_create(kind, obj)
     return obj
 
@@ -125,8 +127,6 @@ def test_a_service() -> None:
         "sessionAffinity": "None",
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         "internalTrafficPolicy": "Cluster",
-        "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack",
     }
 
 
@@ -236,7 +236,7 @@ def test_a_job_selects_its_pods_by_its_own_uid() -> None:
 def test_the_same_owner_twice_is_one_owner() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
     obj: Obj = {"metadata": {"name": "c", "ownerReferences": [owner, dict(owner)]}}
-    prepare_for_create(CONFIG_MAP, obj)
+    assert settle(CONFIG_MAP, obj) == ["u"]
     assert obj["metadata"]["ownerReferences"] == [owner]
 
 
@@ -416,7 +416,7 @@ def test_a_role_ref_is_fixed() -> None:
     new = copy.deepcopy(old)
     new["roleRef"]["name"] = "other"
     assert refusals(kind, new, old) == [
-        'roleRef: Invalid value: {"apiGroup":"g","kind":"Role","name":"other"}: cannot change roleRef'
+        'roleRef: Invalid value: {"APIGroup":"g","Kind":"Role","Name":"other"}: cannot change roleRef'
     ]
 
 

@@ -41,6 +41,12 @@ CONFIG_MAP = schema_of(builtin("v1", "ConfigMap"))
         ([{"op": "test", "path": "/a/0", "value": 1.0}], {"a": [1, 2]}),
         ([{"op": "test", "path": "/none", "value": None}], {"a": [1, 2]}),
         ([{"op": "add", "path": "/x~1y~0z", "value": 1}], {"a": [1, 2], "x/y~z": 1}),
+        # What the RFC has otherwise, and the real server takes:
+        ([{"op": "replace", "path": "/new", "value": 1}], {"a": [1, 2], "new": 1}),
+        ([{"op": "replace", "path": "/a/-1", "value": 9}], {"a": [1, 9]}),
+        ([{"op": "add", "path": "/a/-1", "value": 9}], {"a": [1, 2, 9]}),
+        ([{"op": "add", "path": "/a/01", "value": 9}], {"a": [1, 9, 2]}),
+        ([{"op": "add", "path": "/b"}], {"a": [1, 2], "b": None}),
     ],
 )
 def test_operations(operations: list[Obj], expected: Obj) -> None:
@@ -53,15 +59,17 @@ def test_operations(operations: list[Obj], expected: Obj) -> None:
         {"op": "test", "path": "/a/0", "value": True},
         {"op": "test", "path": "/a", "value": [1]},
         {"op": "remove", "path": "/nope"},
-        {"op": "replace", "path": "/nope", "value": 1},
         {"op": "add", "path": "/nope/x", "value": 1},
+        {"op": "replace", "path": "/nope/x", "value": 1},
+        {"op": "replace", "path": "/a/0/x", "value": 1},
+        {"op": "add", "path": "", "value": {}},
         {"op": "add", "path": "/a/5", "value": 1},
-        {"op": "add", "path": "/a/01", "value": 1},
+        {"op": "add", "path": "/a/-4", "value": 1},
+        {"op": "replace", "path": "/a/-3", "value": 1},
+        {"op": "replace", "path": "/a/-", "value": 1},
         {"op": "move", "from": "/a", "path": "/a/0"},
-        {"op": "add", "path": "/a"},
         {"op": "shout", "path": "/a"},
         {"op": "add", "path": "a", "value": 1},
-        "not an operation",
     ],
 )
 def test_an_operation_that_cannot_be_done_is_refused(operation: Any) -> None:
@@ -71,6 +79,24 @@ def test_an_operation_that_cannot_be_done_is_refused(operation: Any) -> None:
     assert refused.value.status == 422
     assert refused.value.message == "the server rejected our request due to an error in our request"
     assert before == {"a": [1, 2]}
+
+
+def test_what_is_no_operation_does_not_decode() -> None:
+    with pytest.raises(PatchError) as refused:
+        json_patch({}, ["not an operation"])
+    assert (refused.value.status, refused.value.message) == (
+        400,
+        "error decoding patch: json: cannot unmarshal string into Go value of type handlers.jsonPatchOp",
+    )
+
+
+def test_copies_cannot_double_a_document_without_end() -> None:
+    double = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(60)]
+    with pytest.raises(PatchError) as refused:
+        json_patch({"a": {"text": "x" * 1000}}, double)
+    assert refused.value.status == 422
+    small = json_patch({"a": {"text": "x"}}, double[:5])
+    assert len(str(small)) > 32
 
 
 def test_too_many_operations_are_too_large() -> None:
@@ -157,6 +183,32 @@ def test_an_order_that_contradicts_the_patch_is_refused() -> None:
 def test_an_item_without_its_key_is_refused() -> None:
     with pytest.raises(PatchError, match="merge key: name"):
         containers_after([{"name": "a"}], [{"image": "i"}])
+
+
+UDP = {"containerPort": 53, "protocol": "UDP", "name": "dns"}
+TCP = {"containerPort": 53, "protocol": "TCP", "name": "dns-tcp"}
+METRICS = {"containerPort": 9153, "protocol": "TCP", "name": "metrics"}
+
+
+def ports_after(ports: list[Obj], patch: list[Obj], **more: Any) -> list[Obj]:
+    found: list[Obj] = containers_after([{"name": "a", "ports": ports}], [{"name": "a", "ports": patch, **more}])
+    left: list[Obj] = found[0]["ports"]
+    return left
+
+
+def test_items_with_the_same_key_are_all_kept() -> None:
+    """A port over UDP and TCP is two items, and the key is the port alone."""
+    renamed = {"containerPort": 9153, "name": "m"}
+    assert ports_after([UDP, TCP, METRICS], [renamed]) == [UDP, TCP, METRICS | renamed]
+    assert ports_after([UDP, TCP], [METRICS]) == [METRICS, UDP, TCP]
+    order = {"$setElementOrder/ports": [{"containerPort": port} for port in (9153, 53, 53)]}
+    assert ports_after([UDP, TCP], [METRICS], **order) == [METRICS, UDP, TCP]
+    assert ports_after([UDP, TCP, METRICS], [{"containerPort": 53, "$patch": "delete"}]) == [METRICS]
+
+
+def test_a_list_that_is_new_enters_as_it_is() -> None:
+    found = containers_after([{"name": "a"}], [{"name": "a", "ports": [UDP, TCP]}, {"name": "b", "ports": [UDP, TCP]}])
+    assert [item["ports"] for item in found] == [[UDP, TCP], [UDP, TCP]]
 
 
 def test_retain_keys_drops_the_other_strategy() -> None:

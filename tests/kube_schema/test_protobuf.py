@@ -42,6 +42,36 @@ def test_a_kind_nobody_knows_is_refused() -> None:
         decode(body)
 
 
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def message(number: int, content: bytes) -> bytes:
+    """One field that holds a message."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def body_of(api_version: str, kind: str, content: bytes) -> bytes:
+    return MAGIC + message(1, message(1, api_version.encode()) + message(2, kind.encode())) + message(2, content)
+
+
+@pytest.mark.parametrize("seconds", [b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80\x80\x40"])
+def test_a_time_that_no_calendar_has_is_refused(seconds: bytes) -> None:
+    created = message(8, b"\x08" + seconds)
+    with pytest.raises(DecodeError):
+        decode(body_of("v1", "ConfigMap", message(1, created)))
+
+
+def test_a_schema_that_is_nested_without_end_is_refused() -> None:
+    schema = b""
+    for _ in range(3_000):
+        schema = message(28, schema)  # not: {not: {…}}
+    version = message(1, b"v1") + message(4, message(1, schema))
+    spec = message(1, b"example.com") + message(7, version)
+    with pytest.raises(DecodeError, match="nested too deeply"):
+        decode(body_of("apiextensions.k8s.io/v1", "CustomResourceDefinition", message(2, spec)))
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(SAMPLES) - 1), st.integers(0, 10_000), st.binary(max_size=4))
 def test_a_damaged_body_is_refused_or_read_but_never_crashes(index: int, at: int, noise: bytes) -> None:

@@ -204,3 +204,10 @@ def test_a_shells_region_is_the_one_that_comes_up(regional_home: Path) -> None:
     refused = regionctl("up", REGIONAL_REGION="nowhere")
     assert refused.returncode == 1 and "no rendered files for region 'nowhere'" in refused.stderr
     assert not RegionPaths("nowhere").root.exists()
+
+
+def test_a_region_that_does_not_run_cannot_be_synced(regional_home: Path) -> None:
+    keep(RECORD)
+    ran = regionctl("sync")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == "error: region local does not run\nhint: start it with `regionctl up`\n"

@@ -86,6 +86,19 @@ def test_head_without_rendered_files_says_what_to_do(checkout: Path, tmp_path: P
     assert "config render" in refused.value.hint
 
 
+@pytest.mark.parametrize("values", ["clm: {}", "global: {network: {vpcRanges: [127.0.0.0/8, 10.0.0.0/16]}}"])
+def test_a_region_of_a_cloud_is_not_begun_here(checkout: Path, tmp_path: Path, values: str) -> None:
+    _write(checkout, "deploy/local/local/argocd/regional-cluster-values.yaml", values)
+    with pytest.raises(UserError, match="region local/local is declared for a cloud"):
+        source.declared(checkout, RegionPaths("local", tmp_path), "local", worktree=True)
+
+
+def test_a_region_on_loopback_is(checkout: Path, tmp_path: Path) -> None:
+    values = "global: {network: {vpcRanges: [127.0.0.0/8]}}"
+    _write(checkout, "deploy/local/local/argocd/regional-cluster-values.yaml", values)
+    assert source.declared(checkout, RegionPaths("local", tmp_path), "local", worktree=True)
+
+
 def test_a_shallow_clone_can_be_published(checkout: Path, tmp_path: Path) -> None:
     _commit(checkout)
     _write(checkout, "config.yaml", "second: true")

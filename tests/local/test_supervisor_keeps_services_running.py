@@ -56,7 +56,7 @@ async def region(regional_home: Path) -> AsyncIterator[Region]:
 
 
 async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not await check():
             await asyncio.sleep(0.05)
 
@@ -129,7 +129,7 @@ async def test_down_leaves_no_process(region: Region) -> None:
     await region.down()
     assert not ref.alive()
     assert supervisor is not None
-    await asyncio.wait_for(supervisor.wait(), 5)
+    await asyncio.wait_for(supervisor.wait(), 60)
 
 
 async def test_down_works_on_what_killed_keepers_left(region: Region) -> None:
@@ -246,11 +246,11 @@ def forked(directory: Path) -> Service:
 async def test_what_is_stopped_while_it_is_being_forked_does_not_stay(tmp_path: Path, slow_parent: SlowParent) -> None:
     one = forked(tmp_path)
     one.start()
-    await asyncio.wait_for(slow_parent.asked.wait(), 10)
+    await asyncio.wait_for(slow_parent.asked.wait(), 60)
     stopping = asyncio.create_task(one.stop())
     await asyncio.sleep(0.05)
     slow_parent.may_fork.set()
-    await asyncio.wait_for(stopping, 15)
+    await asyncio.wait_for(stopping, 60)
     (child,) = slow_parent.children
     assert child.wait(5) < 0
     assert not (tmp_path / "run" / "slow.json").exists()
@@ -260,11 +260,11 @@ async def test_what_is_stopped_while_it_is_being_forked_does_not_stay(tmp_path: 
 async def test_what_is_abandoned_while_it_is_being_forked_is_adopted(tmp_path: Path, slow_parent: SlowParent) -> None:
     one = forked(tmp_path)
     one.start()
-    await asyncio.wait_for(slow_parent.asked.wait(), 10)
+    await asyncio.wait_for(slow_parent.asked.wait(), 60)
     leaving = asyncio.create_task(one.abandon())
     await asyncio.sleep(0.05)
     slow_parent.may_fork.set()
-    await asyncio.wait_for(leaving, 15)
+    await asyncio.wait_for(leaving, 60)
     (child,) = slow_parent.children
     next_keeper = forked(tmp_path)
     next_keeper.start()
@@ -281,8 +281,8 @@ async def test_a_parent_that_never_answers_does_not_keep_anybody_from_stopping(
     monkeypatch.setattr("regional.local.service._LAUNCH_SECONDS", 0.2)
     one = forked(tmp_path)
     one.start()
-    await asyncio.wait_for(slow_parent.asked.wait(), 10)
-    await asyncio.wait_for(one.stop(), 15)
+    await asyncio.wait_for(slow_parent.asked.wait(), 60)
+    await asyncio.wait_for(one.stop(), 60)
     assert one.status().state == "stopped"
 
 
@@ -306,3 +306,16 @@ def _parent(pid: int) -> int:
 
 def _parent_stopped(_: Region) -> int:
     return _stopped["last"]
+
+
+async def test_a_service_that_gives_up_says_why(region: Region) -> None:
+    complaint = "print('error: the file is damaged'); print('hint: go back'); raise SystemExit(1)"
+    spec = service(region, argv=[sys.executable, "-c", complaint])
+    with pytest.raises(UserError):
+        await region.client.ensure(spec, timeout=2)
+
+    async def told() -> bool:
+        said = [status.message for status in await region.client.services() if status.state == "failed"]
+        return any(text.endswith("ended: error: the file is damaged; hint: go back") for text in said)
+
+    await eventually(told)

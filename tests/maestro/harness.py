@@ -39,7 +39,7 @@ from regional.maestro.protocol import topics
 from regional.maestro.protocol.events import Event, decode, encode
 from regional.maestro.server.main import Server
 from regional.maestro.server.main import Settings as ServerSettings
-from regional.maestro.server.rest.app import WithoutSlash, application
+from regional.maestro.server.rest.app import WithoutSlash
 from tests.kube_controllers.harness import Cluster
 
 Document = dict[str, Any]
@@ -55,7 +55,7 @@ def free_address(*ports: int) -> str:
             return address
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
+async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
     """The first truthy answer; an AssertionError or an error of Maestro's inside counts as not yet."""
     deadline = time.monotonic() + seconds
     last: BaseException | None = None
@@ -151,6 +151,9 @@ def _parent(process: Path) -> int:
 
 
 class Mosquitto(Service):
+    profile = ""
+    """What clients are told of it."""
+
     def __init__(self, directory: Path) -> None:
         self.authorities = mosquitto.Authorities(directory / "authorities", "test")
         self.authorities.ensure()
@@ -171,6 +174,7 @@ class Mosquitto(Service):
                 "sourceEvents": f"{mosquitto.TOPICS}/+/sourceevents",
                 "agentEvents": f"{mosquitto.TOPICS}/+/agentevents",
             },
+            "brokerProfile": self.profile,
         }
         return {
             "config.yaml": json.dumps(config),
@@ -219,7 +223,7 @@ class Maestro:
         server = Server(settings)
         self.servers.append(server)
         address = address or free_address(HTTP)
-        app = WithoutSlash(application(server.bundle_routes, server.consumer_routes))
+        app = WithoutSlash(server.application())
         async with serving(app, address, HTTP), running(server.run()):
             await connected(server.database.dependency, server.source.broker.dependency)
             while server.database.pool is None:  # the schema is being migrated
@@ -268,7 +272,7 @@ class Wire:
         properties = [(found.name, found.value) for found in packet.user_properties or ()]
         self.events.put_nowait(decode(properties, packet.content_type or "", packet.payload or b""))
 
-    async def next(self, *, action: str = "", subresource: str = "", seconds: float = 15.0) -> Event:
+    async def next(self, *, action: str = "", subresource: str = "", seconds: float = 60.0) -> Event:
         """The next event of a kind; others are passed by."""
         async with asyncio.timeout(seconds):
             while True:
@@ -309,7 +313,7 @@ async def running(work: Any) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def connected(*dependencies: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while any(dependency.reason for dependency in dependencies):
             await asyncio.sleep(0.005)
 
@@ -322,14 +326,16 @@ class Process:
         self.address = address or free_address(HTTP, 8083)
         laid_out(root / "mnt" / "secrets-store", files)
         self._process: subprocess.Popen[bytes] | None = None
+        self.pod = ""
 
     def start(self) -> None:
+        self.pod = f"{self._role}-{secrets.token_hex(3)}"
         program = "import sys; from regional.cli.main import main; sys.exit(main(sys.argv[1:]))"
         environment = {"PATH": os.environ["PATH"], "POD_IP": self.address, "POD_ROOT": str(self._root)}
         with (self._root / "log").open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, "serve", self._role, *self._flags],
-                env=environment | {"POD_NAME": f"{self._role}-{secrets.token_hex(3)}"},
+                env=environment | {"POD_NAME": self.pod},
                 stdout=output,
                 stderr=output,
             )
@@ -338,6 +344,14 @@ class Process:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def lines(self) -> list[Document]:
         text = (self._root / "log").read_text()
@@ -418,7 +432,7 @@ def values(bundle: Document) -> Document:
     return found
 
 
-async def applied(client: MaestroClient, bundle_id: str, version: int = 0, seconds: float = 30.0) -> Document:
+async def applied(client: MaestroClient, bundle_id: str, version: int = 0, seconds: float = 60.0) -> Document:
     async def check() -> Any:
         bundle = await client.get_bundle(bundle_id)
         done = bundle["delivery"]["state"] == "applied" and bundle["version"] >= version
@@ -429,7 +443,7 @@ async def applied(client: MaestroClient, bundle_id: str, version: int = 0, secon
     return found
 
 
-async def gone(client: MaestroClient, bundle_id: str, seconds: float = 30.0) -> None:
+async def gone(client: MaestroClient, bundle_id: str, seconds: float = 60.0) -> None:
     async def check() -> bool:
         return await client.get_bundle_or_none(bundle_id) is None
 

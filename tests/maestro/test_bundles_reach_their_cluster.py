@@ -187,19 +187,16 @@ async def test_a_manifest_that_cannot_be_applied_says_why_and_the_others_are_app
         await applied(client, made["id"], version=2)
 
 
+def _ignoring(condition: str, path: str) -> Document:
+    ignored = [{"condition": condition, "jsonPaths": [path]}]
+    return {"updateStrategy": {"type": "ServerSideApply", "serverSideApply": {"ignoreFields": ignored}}}
+
+
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
-        ({"conditionRules": [{"condition": "Done", "type": "CEL", "celExpressions": ["true"]}]}, "conditionRules"),
-        (
-            {
-                "updateStrategy": {
-                    "type": "ServerSideApply",
-                    "serverSideApply": {"ignoreFields": [{"condition": "OnSpokePresent", "jsonPaths": [".data"]}]},
-                }
-            },
-            "ignoreFields",
-        ),
+        (_ignoring("Sometimes", ".data"), "ignoreFields condition 'Sometimes' is not known"),
+        (_ignoring("OnSpokePresent", ".data["), "'.data[' does not end with the name of a field"),
     ],
 )
 async def test_what_the_agent_cannot_do_is_said_and_not_passed_over(
@@ -214,7 +211,7 @@ async def test_what_the_agent_cannot_do_is_said_and_not_passed_over(
             bundle = await client.get_bundle(made["id"])
             return bundle if condition(bundle, "Applied") == "False" else None
 
-        assert f"{named} " in (await eventually(failed))["status"]["resourceStatus"][0]["conditions"][0]["message"]
+        assert named in (await eventually(failed))["status"]["resourceStatus"][0]["conditions"][0]["message"]
         assert await get(cluster, "a") is None
 
 

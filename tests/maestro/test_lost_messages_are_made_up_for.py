@@ -134,7 +134,9 @@ class World:
             known = await self.bundles.get(bundle_id)
             if known is not None and known.deleted_at is None:
                 spec = SPEC.replace('"n"', f'"n{known.version}"')
-                self.delivery.offer(await self.bundles.update(known, metadata="{}", spec=spec, request_id=""))
+                made = await self.bundles.update(known, metadata="{}", spec=spec, request_id="")
+                assert made is not None
+                self.delivery.offer(made[0])
         else:
             ended = await self.bundles.delete(bundle_id, "")
             if ended is not None:
@@ -180,6 +182,8 @@ class World:
     async def settle(self) -> None:
         """From now on nothing is lost: resyncs until there is nothing more to say."""
         for _ in range(4):
+            await self.delivery.catch_up()  # what nobody confirmed is sent again sooner or later
+            await self.quiet()
             self.agent.resync()
             while self.up or self.down:
                 while self.down:
@@ -213,7 +217,7 @@ async def empty_world(files: Path) -> AsyncIterator[World]:
     async with running(database.keep_connected()):
         while database.pool is None:
             await asyncio.sleep(0.001)
-        await database.pool.execute("TRUNCATE resources, tombstones, events, consumers")
+        await database.pool.execute("TRUNCATE resources, tombstones, events, consumers, agent_works")
         await Consumers(database).create("mc01", None)
         world = World(database)
         yield world
@@ -349,7 +353,7 @@ async def test_work_that_fails_is_told_and_what_waits_behind_it_goes_on(
 
         source.once_at_a_time("statuses", broken)
         source.once_at_a_time("statuses", next_one)
-        await asyncio.wait_for(after.wait(), 10)
+        await asyncio.wait_for(after.wait(), 60)
         (told,) = [record for record in caplog.records if record.exc_info]
         assert "unforeseen" in caplog.text and vars(told)["what"] == "statuses"
         await source.close()

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from regional.core.database import Database, migrate
@@ -100,7 +100,7 @@ async def replay(files: Path, chosen: list[Any]) -> None:
         while database.pool is None:
             await asyncio.sleep(0.001)
         pool: asyncpg.Pool = database.pool
-        await pool.execute("TRUNCATE resources, tombstones, events, consumers")
+        await pool.execute("TRUNCATE resources, tombstones, events, consumers, agent_works")
         for name in ("mc01", "mc02"):
             await Consumers(database).create(name, None)
         bundles, model = Bundles(database), Model()
@@ -148,6 +148,11 @@ async def agree(pool: asyncpg.Pool, model: Model) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
+@example(["create", report(5), report(3), report(5)])  # late, and once more
+@example(["create", report(5), "update", report(6), report(7, 2)])  # of the version before
+@example(["create", report(5, consumer="mc02")])  # of another's bundle
+@example(["create", report(5, deleted=True)])  # nobody has asked for it
+@example(["create", "delete", report(5, deleted=True), "create", "delete", report(6, deleted=True)])  # a former life's
 def test_any_order_of_reports_and_changes_leaves_what_the_rule_says(files: Path, chosen: list[Any]) -> None:
     asyncio.run(replay(files, chosen))
 
@@ -157,7 +162,7 @@ async def test_reports_that_wait_together_are_stored_as_if_one_by_one(files: Pat
     async with running(database.keep_connected()):
         while database.pool is None:
             await asyncio.sleep(0.001)
-        await database.pool.execute("TRUNCATE resources, tombstones, events, consumers")
+        await database.pool.execute("TRUNCATE resources, tombstones, events, consumers, agent_works")
         await Consumers(database).create("mc01", None)
         bundles = Bundles(database)
         new = NewBundle(id="b", name="b", source="s", consumer_name="mc01", metadata="{}", spec="{}", request_id="")
@@ -178,6 +183,7 @@ async def test_reports_that_wait_together_are_stored_as_if_one_by_one(files: Pat
         {"extensions": {"resourceid": "b", "sequenceid": "x"}},
         {"extensions": {"resourceid": "b", "resourceversion": "99999999999"}},
         {"extensions": {"sequenceid": "1"}},
+        {"extensions": {"resourceid": "b" * 300}},
         {"data": b"[]"},
         {"data": b'{"conditions":[{"type":1}]}'},
         {"data": b'{"conditions":null}\xff'},

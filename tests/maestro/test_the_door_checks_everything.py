@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -12,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regional.maestro.client import MaestroClient, MaestroError
-from regional.maestro.server.rest.admission import new_bundle
-from regional.maestro.server.rest.errors import Refusal
+from regional.maestro.server.admission import new_bundle
+from regional.maestro.server.refusals import Refusal
 from tests.maestro.harness import Document, Maestro, config_map
 
 BUNDLES = "/resource-bundles"
@@ -173,6 +175,16 @@ async def test_a_patch_is_a_compare_and_swap_if_it_wants_to_be(door: Door) -> No
     assert (status, answer["code"]) == (404, "maestro-7")
 
 
+async def test_metadata_that_is_written_back_as_it_was_read_is_no_change(door: Door) -> None:
+    """What the server fills in itself is not the client's, nor is what a ManifestWork brings along."""
+    _, made = await door("POST", BUNDLES, good(metadata={"labels": {"a": "b"}, "creationTimestamp": None}))
+    assert {"creationTimestamp", "uid"} < set(made["metadata"])
+    status, same = await door("PATCH", f"{BUNDLES}/{made['id']}", {"metadata": made["metadata"]})
+    assert (status, same["version"], same["metadata"]) == (200, 1, made["metadata"])
+    status, other = await door("PATCH", f"{BUNDLES}/{made['id']}", {"metadata": made["metadata"] | {"labels": {}}})
+    assert (status, other["version"]) == (200, 2)
+
+
 async def test_consumers_are_checked_too(door: Door) -> None:
     status, answer = await door("POST", "/consumers", {"id": "x", "name": "Not A Name", "labels": {"a": 1}})
     assert status == 400
@@ -210,6 +222,7 @@ async def test_consumers_are_checked_too(door: Door) -> None:
         ("GET", "/resource-bundles?search=version%20%3D%20'x'", {400}),
         ("GET", "/resource-bundles?search=name%20%3D%20'%00'", {400}),
         ("GET", "/resource-bundles?search=nothing%20%3D%201", {400}),
+        ("GET", "/resource-bundles?search=version%20%2A%20" + "9" * 200 + "%20%3D%201", {200, 400}),
         ("GET", "/resource-bundles?search=version%20%3D%2099999999999999999999", {400}),
         ("GET", "/resource-bundles?search=" + "(" * 3000, {400}),
         ("GET", "/resource-bundles?orderBy=nothing", {400}),
@@ -227,6 +240,28 @@ async def test_odd_paths_and_queries_get_an_answer(door: Door, method: str, path
     assert status in wanted, answer
     if status >= 400:
         assert answer["reason"] and answer["code"].startswith("maestro-")
+
+
+async def test_any_comparison_of_any_field_is_answered_or_refused(door: Door) -> None:
+    fields = ("name", "version", "created_at", "applied", "not_applied", "metadata", "status")
+    paths = ("payload->'metadata'", "payload->'metadata'->>'name'", "status->'conditions'")
+    operators = ("=", "!=", "<", ">=", "like", "not ilike", "is null", "in", "not in", "between", "@>", "~=")
+    operators += ("+ 1 =", "/ 0 =", "* 'a' <")
+    values = ("'a'", "1", "1.5", "null", "true", "('a', 'b')", "'a' and 'b'", "1 and 2", "'{\"a\":1}'", "''")
+    answers = set()
+    for field, operator, value in itertools.product(fields + paths, operators, values):
+        search = f"{field} {operator} {'' if operator == 'is null' else value}"
+        status, answer = await door("GET", f"/resource-bundles?search={quote(search, safe='')}")
+        assert status in (200, 400), (search, answer)
+        answers.add(status)
+    assert answers == {200, 400}
+
+
+async def test_numbers_beyond_every_page_are_taken_for_what_they_are(door: Door) -> None:
+    await door.client.create_bundle("mc01", [config_map("a")])
+    for query, number in (("size=99999999999999", 1), ("page=99999999999999", 0), ("page=-99999999999999", 1)):
+        status, answer = await door("GET", f"/resource-bundles?{query}")
+        assert (status, len(answer["items"]), answer["total"]) == (200, number, 1), query
 
 
 async def test_an_error_carries_the_callers_operation(door: Door) -> None:

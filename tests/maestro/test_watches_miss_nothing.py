@@ -10,7 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from regional.maestro import client as maestro_client
 from regional.maestro.client import Change, MaestroClient, MaestroError
+from regional.maestro.server.rest import bundles as routes
 from tests.kube_controllers.harness import Cluster
 from tests.maestro.harness import (
     HTTP,
@@ -50,7 +52,7 @@ class Reader:
         async def looks() -> bool:
             return bool(check(self.bundles))
 
-        await eventually(looks)
+        await eventually(looks, 60)
 
 
 async def test_a_watch_shows_what_is_there_then_each_change_to_the_very_end(maestro: Maestro, cluster: Cluster) -> None:
@@ -152,6 +154,36 @@ async def test_a_watch_survives_a_restart_of_the_server(maestro: Maestro) -> Non
             async with maestro.server(address=address) as client:
                 second = await client.create_bundle("mc01", [config_map("second")])
                 await reader.sees(lambda bundles: second["id"] in bundles)
+
+
+async def test_a_watch_goes_on_when_the_server_has_to_listen_anew(
+    maestro: Maestro, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Excludes a server that is deaf once its listening connection was lost, or that misses what is committed before it
+    listens again. Nobody looks at times here, so only what is heard counts."""
+    monkeypatch.setattr(routes, "SCAN_SECONDS", 3600.0)
+    monkeypatch.setattr(maestro_client, "SILENCE_SECONDS", 3600.0)
+    async with maestro.server() as client:
+        await client.create_consumer("mc01")
+        before = await client.create_bundle("mc01", [config_map("before")])
+        reader = Reader(client)
+        async with running(reader.follow()):
+            # What is made while a watch lists what is there may come twice: in the list and as a change.
+            await reader.sees(lambda bundles: before["id"] in bundles)
+            first = await client.create_bundle("mc01", [config_map("first")])
+            await reader.sees(lambda bundles: first["id"] in bundles)
+            connection = await connect(maestro.database)
+            try:
+                listening = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"  # it holds leases, too
+                ended = [row["pid"] for row in await connection.fetch(listening)]
+                assert ended
+                await connection.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) AS pid", ended)
+            finally:
+                await connection.close()
+            for name in ("meanwhile", "after"):
+                made = await client.create_bundle("mc01", [config_map(name)])
+                await reader.sees(lambda bundles, made=made: made["id"] in bundles)
+        assert reader.seen.count((first["id"], 1)) == 1, "it is the same watch as before"
 
 
 async def test_a_cursor_that_is_too_old_is_said_and_the_client_starts_over(maestro: Maestro, cluster: Cluster) -> None:

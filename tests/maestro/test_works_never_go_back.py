@@ -139,3 +139,14 @@ def test_a_bundle_that_cannot_be_applied_changes_nothing(data: bytes) -> None:
         works.take(msgspec.structs.replace(spec(2), data=data), 0.0)
     work = works.get("b")
     assert work is not None and work.generation == 1
+
+
+def test_a_work_keeps_the_name_of_its_record() -> None:
+    """Its objects are recorded on the cluster under it; another name would leave that record behind."""
+    works = Works()
+    for version, name in ((1, "first"), (2, "second"), (3, "")):
+        event = spec(version)
+        metadata = msgspec.json.encode({"name": name}).decode()
+        works.take(msgspec.structs.replace(event, extensions=event.extensions | {"metadata": metadata}), 0.0)
+    work = works.get("b")
+    assert work is not None and (work.generation, work.name) == (3, "first")

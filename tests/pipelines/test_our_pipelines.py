@@ -37,6 +37,13 @@ def test_the_order_gives_every_root_what_it_reads() -> None:
     assert management["maestro-agent-iot-management"] == {"maestro-agent-iot-regional"}
     assert management["bootstrap"] == {"management-cluster"}
     assert management["register"] == {"bootstrap"}
+    rotation = graph.dependencies(catalog.pipelines["rotate-agent-certificate"].spec.tasks)
+    assert rotation == {
+        "mint": set(),
+        "carry-over": {"mint"},
+        "await-agent": {"carry-over"},
+        "retire-former": {"await-agent"},
+    }
     customer = graph.dependencies(catalog.pipelines["provision-customer"].spec.tasks)
     assert customer["register-account"] == {"mint-customer"}
 

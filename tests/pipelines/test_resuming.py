@@ -137,3 +137,12 @@ async def test_other_inputs_end_what_the_abandoned_run_left_running(
     other.write_text(yaml.safe_dump_all([PREPARE, pipeline("p", use("only", "prepare"))]))
     assert (await runner.run(load_catalog([other]), "p", "run", {})).succeeded
     assert not step.alive()
+
+
+async def test_what_other_code_has_done_is_done_again(spawner: Path, tmp_path: Path, catalog_of: Write) -> None:
+    catalog = catalog_of(PREPARE, pipeline("p", use("first", "prepare")))
+    env = {"PATH": os.environ["PATH"], "OUT": str(tmp_path)}
+    for code in ("old", "old", "new", "new"):
+        runner = PipelineRunner(tmp_path / "runs", spawner, env, code=code)
+        assert (await runner.run(catalog, "p", "run", {})).succeeded
+    assert (tmp_path / "prepared").read_text() == "x\nx\n"

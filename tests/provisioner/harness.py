@@ -74,7 +74,7 @@ class Ground:
         """kill -9, and wait until the supervisor has started it again."""
         before = await self.service_pid(name)
         os.kill(before, signal.SIGKILL)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 listed = {status.name: status for status in await self.context().supervisor.services()}
                 if listed[name].state == "ready" and listed[name].pid != before:
@@ -82,7 +82,7 @@ class Ground:
                 await asyncio.sleep(0.05)
 
     async def connect_when_back(self, dsn: str) -> asyncpg.Connection:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     return await asyncpg.connect(dsn)

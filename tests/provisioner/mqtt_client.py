@@ -47,7 +47,7 @@ class Client:
     async def __aenter__(self) -> Client:
         self._client.start()
         try:
-            await asyncio.wait_for(asyncio.shield(self._connected), 15)
+            await asyncio.wait_for(asyncio.shield(self._connected), 60)
         except BaseException:
             await self.__aexit__()
             raise
@@ -55,22 +55,22 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         self._client.stop()
-        await asyncio.wait_for(self._stopped.wait(), 15)
+        await asyncio.wait_for(self._stopped.wait(), 60)
 
     async def subscribe(self, topic: str) -> None:
         subscription = mqtt5.Subscription(topic_filter=topic, qos=mqtt5.QoS.AT_LEAST_ONCE)
         future = self._client.subscribe(mqtt5.SubscribePacket(subscriptions=[subscription]))
-        await asyncio.wait_for(asyncio.wrap_future(future), 15)
+        await asyncio.wait_for(asyncio.wrap_future(future), 60)
 
     async def publish(self, topic: str, payload: bytes) -> int:
         """The reason code: below 128 the broker took it."""
         packet = mqtt5.PublishPacket(topic=topic, payload=payload, qos=mqtt5.QoS.AT_LEAST_ONCE)
-        done = await asyncio.wait_for(asyncio.wrap_future(self._client.publish(packet)), 15)
+        done = await asyncio.wait_for(asyncio.wrap_future(self._client.publish(packet)), 60)
         # awscrt gives None for codes that it does not know, such as Mosquitto's 0x95 (packet too large).
         return 0xFF if done.puback.reason_code is None else int(done.puback.reason_code)
 
     async def next_message(self) -> tuple[str, bytes]:
-        return await asyncio.wait_for(self.received.get(), 15)
+        return await asyncio.wait_for(self.received.get(), 60)
 
     def _on_publish(self, data: Any) -> None:
         packet = data.publish_packet

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from regional.cloud.secrets import get_secret
+from regional.cloud.secrets import get_secret, put_secret
 from regional.core.problems import UserError
 from regional.local.provisioner.authority import common_name
 from regional.local.provisioner.outputs import bucket_name
@@ -31,9 +31,10 @@ async def test_the_key_ends_in_the_management_account_alone(shared_ground: Groun
     assert agent_bundle(shared_ground, "mc01")["privateKey"] == waiting["privateKey"]
     config = json.loads(shared_ground.secret(management, "maestro/agent-config"))
     assert config["consumerName"] == "mc01"
+    assert yaml.safe_load(config["config"])["clientIdPrefix"] == "test-local."
     assert yaml.safe_load(config["config"])["topics"] == {
-        "sourceEvents": "sources/maestro/consumers/mc01/sourceevents",
-        "agentEvents": "sources/maestro/consumers/mc01/agentevents",
+        "sourceEvents": "sources/maestro-test-local/consumers/mc01/sourceevents",
+        "agentEvents": "sources/maestro-test-local/consumers/mc01/agentevents",
     }
 
 
@@ -41,6 +42,17 @@ async def test_again_keeps_a_certificate_that_lasts(shared_ground: Ground) -> No
     await shared_ground.with_broker("mc01")
     before = agent_bundle(shared_ground, "mc01")
     await shared_ground.with_broker("mc01")
+    assert agent_bundle(shared_ground, "mc01") == before
+
+
+async def test_a_configuration_of_an_older_version_is_brought_up_to_date(shared_ground: Ground) -> None:
+    await shared_ground.with_broker("mc01")
+    management, before = shared_ground.management("mc01"), agent_bundle(shared_ground, "mc01")
+    present = json.loads(shared_ground.secret(management, "maestro/agent-config"))
+    old = present | {"config": present["config"].replace("maestro-test-local", "maestro")}
+    put_secret(management, "maestro/agent-config", old)
+    await shared_ground.provision("maestro-agent-iot-management", shared_ground.management_inputs("mc01"))
+    assert json.loads(shared_ground.secret(management, "maestro/agent-config")) == present
     assert agent_bundle(shared_ground, "mc01") == before
 
 
@@ -90,5 +102,8 @@ async def test_iot_policies_bind_ids_and_topics_to_the_certificates_name(shared_
         for statement in document["Statement"]:
             resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
             if statement["Action"] == "iot:Connect":
-                assert all("client/${iot:Certificate.Subject.CommonName}" in resource for resource in resources)
+                own = "client/test-local.${iot:Certificate.Subject.CommonName}"
+                assert all(own in resource for resource in resources)
+            else:
+                assert all("/sources/maestro-test-local/consumers/" in resource for resource in resources)
             assert not any(resource.endswith("/*") or resource == "*" for resource in resources)

@@ -8,12 +8,13 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from regional.core.problems import UserError
 from tests.provisioner.harness import Ground
 from tests.provisioner.mqtt_client import Client, Refused, agent_bundle, server_bundle
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOPICS = "sources/maestro/consumers"
+TOPICS = "sources/maestro-test-local/consumers"
 
 
 class Region:
@@ -25,10 +26,10 @@ class Region:
         self.agent_host = yaml.safe_load(config)["brokerHost"]
 
     def agent(self, cluster_id: str, client_id: str = "") -> Client:
-        return Client(self.agent_host, agent_bundle(self.ground, cluster_id), client_id or cluster_id)
+        return Client(self.agent_host, agent_bundle(self.ground, cluster_id), client_id or f"test-local.{cluster_id}")
 
     def server(self, replica: str = "pod-1") -> Client:
-        return Client(self.server_host, server_bundle(self.ground), f"maestro-server-{replica}")
+        return Client(self.server_host, server_bundle(self.ground), f"test-local.maestro-server-{replica}")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -73,8 +74,16 @@ async def test_an_agent_cannot_speak_for_another_nor_for_the_server(region: Regi
         assert (await two.next_message())[1] == b"true"
 
 
+async def test_no_certificate_opens_the_topics_of_another_region(region: Region) -> None:
+    for elsewhere in ("sources/maestro-test-other/consumers", "sources/maestro/consumers"):
+        async with region.agent("mc01") as agent:
+            assert await agent.publish(f"{elsewhere}/mc01/agentevents", b"status") >= 128
+        async with region.server() as server:
+            assert await server.publish(f"{elsewhere}/mc01/sourceevents", b"spec") >= 128
+
+
 async def test_an_agent_cannot_take_anothers_client_id(region: Region) -> None:
-    async with region.agent("mc01") as victim, region.agent("mc02", client_id="mc01") as thief:
+    async with region.agent("mc01") as victim, region.agent("mc02", client_id="test-local.mc01") as thief:
         await victim.subscribe(f"{TOPICS}/mc01/sourceevents")
         await thief.publish(f"{TOPICS}/mc02/agentevents", b"still me")
         async with region.server() as server:
@@ -98,17 +107,26 @@ async def test_replicas_of_the_server_stand_beside_each_other(region: Region) ->
         assert not one.lost.is_set()
 
 
-async def test_a_renewed_certificate_works_and_the_old_one_is_revoked(region: Region) -> None:
+async def test_a_renewed_certificate_works_beside_the_old_one_until_that_is_retired(region: Region) -> None:
     old = agent_bundle(region.ground, "mc01")
     inputs = region.ground.management_inputs("mc01")
     await region.ground.provision("maestro-agent-iot-regional", inputs, renew=True)
+    with pytest.raises(UserError, match="not been carried"):
+        await region.ground.provision("maestro-agent-iot-regional", inputs, retire=True)
     await region.ground.provision("maestro-agent-iot-management", inputs)
-    assert agent_bundle(region.ground, "mc01")["certificate"] != old["certificate"]
+    new = agent_bundle(region.ground, "mc01")
+    assert new["certificate"] != old["certificate"]
+    await region.ground.provision("maestro-agent-iot-regional", inputs)  # whoever provisions meanwhile ends nothing
+    for bundle in (old, new):
+        async with Client(region.agent_host, bundle, "mc01") as agent:
+            assert await agent.publish(f"{TOPICS}/mc01/agentevents", b"status") < 128
+    await region.ground.provision("maestro-agent-iot-regional", inputs, retire=True)
     with pytest.raises(Refused):
         async with Client(region.agent_host, old, "mc01"):
             pass
     async with region.agent("mc01") as agent:
         assert await agent.publish(f"{TOPICS}/mc01/agentevents", b"status") < 128
+    assert agent_bundle(region.ground, "mc01") == new
 
 
 async def test_a_message_that_aws_iot_would_refuse_is_refused(region: Region) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from regional.core.paths import checkout
 from regional.local.provisioner.root_table import ROOTS
 from tests.provisioner.harness import AWS_REGION, CENTRAL, Ground
-from tests.provisioner.mqtt_client import agent_bundle, server_bundle
+from tests.provisioner.mqtt_client import Client, Refused, agent_bundle, server_bundle
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,10 +32,12 @@ DEATHS = {
 }
 
 
-async def run_step(ground: Ground, root: str, inputs: dict[str, Any], lines: int, tmp_path: Path) -> int:
+async def run_step(
+    ground: Ground, root: str, inputs: dict[str, Any], lines: int, tmp_path: Path, **options: bool
+) -> int:
     file = tmp_path / "inputs.json"
     file.write_text(json.dumps(inputs))
-    request = {"root": root, "region": ground.paths.region, "var_files": [str(file)]}
+    request = {"root": root, "region": ground.paths.region, "var_files": [str(file)], **options}
     environment = {
         "PATH": os.environ["PATH"],
         "REGIONAL_HOME": os.environ["REGIONAL_HOME"],
@@ -83,3 +86,30 @@ async def _nothing_was_made_twice(ground: Ground) -> None:
         "warm": "ready",
         "gateway": "ready",
     }
+
+
+async def test_a_rotation_survives_being_killed(shared_ground: Ground, tmp_path: Path) -> None:
+    await shared_ground.with_broker("mc02")
+    inputs, former = shared_ground.management_inputs("mc02"), agent_bundle(shared_ground, "mc02")
+    rotation: tuple[tuple[str, dict[str, bool], tuple[int, ...]], ...] = (
+        ("maestro-agent-iot-regional", {"renew": True}, (3,)),
+        ("maestro-agent-iot-management", {}, (2,)),
+        ("maestro-agent-iot-regional", {"retire": True}, (2, 3)),
+    )
+    for root, options, deaths in rotation:
+        for lines in deaths:
+            ended = await run_step(shared_ground, root, inputs, lines, tmp_path, **options)
+            assert ended in (0, -signal.SIGKILL), root
+        await shared_ground.provision(root, inputs, **options)
+    new = agent_bundle(shared_ground, "mc02")
+    iot = shared_ground.regional().client("iot")
+    targets = iot.list_targets_for_policy(policyName="test-local-mc02-maestro-agent")["targets"]
+    described = [iot.describe_certificate(certificateId=arn.rpartition("/")[2]) for arn in targets]
+    assert [found["certificateDescription"]["certificatePem"] for found in described] == [new["certificate"]]
+    config = json.loads(shared_ground.secret(shared_ground.management("mc02"), "maestro/agent-config"))["config"]
+    broker = yaml.safe_load(config)["brokerHost"]
+    async with Client(broker, new, "mc02"):
+        pass
+    with pytest.raises(Refused):
+        async with Client(broker, former, "mc02"):
+            pass

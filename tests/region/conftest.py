@@ -17,7 +17,12 @@ import pytest
 
 from regional.core.paths import RegionPaths, tools
 
-UP_TIMEOUT = 180
+KUBE = os.environ.get("KUBE") or "embedded"
+"""The control plane of the region's clusters: `make tour KUBE=real` runs the tour on Kubernetes' own."""
+SLOW = 1 if KUBE == "embedded" else 3
+UP_TIMEOUT = 180 * SLOW
+LONGEST_BACKOFF = 300.0
+"""Before a container that was killed often is started again; tests share a region, and some of them kill."""
 
 
 class LiveRegion:
@@ -44,7 +49,7 @@ class LiveRegion:
         return result
 
     def up(self) -> subprocess.CompletedProcess[str]:
-        return self.regionctl("up", self.name, "--worktree")
+        return self.regionctl("up", self.name, "--worktree", *(["--kube", KUBE] if KUBE != "embedded" else []))
 
     def status(self) -> dict[str, Any]:
         result = self.regionctl("status", "--region", self.name, "-o", "json", check=False)
@@ -77,8 +82,8 @@ class LiveRegion:
     def pid(self, service: str) -> int:
         return next(int(p["pid"]) for p in self.status()["parts"] if p["kind"] == "service" and p["name"] == service)
 
-    def wait_healthy(self, seconds: float = 90) -> dict[str, Any]:
-        deadline = time.monotonic() + seconds
+    def wait_healthy(self, seconds: float = LONGEST_BACKOFF + 60) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds * SLOW
         while True:
             seen = self.status()
             if seen["healthy"]:
@@ -88,7 +93,7 @@ class LiveRegion:
                 raise AssertionError(f"not healthy after {seconds} s: {json.dumps(troubled, indent=1)}")
             time.sleep(0.3)
 
-    def eventually(self, check: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    def eventually(self, check: Callable[[], Any], what: str, seconds: float = 60) -> Any:
         deadline = time.monotonic() + seconds
         while not (value := check()):
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

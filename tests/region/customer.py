@@ -58,7 +58,7 @@ class Customer:
             assert time.monotonic() < deadline, f"{path} is not gone after {seconds} s: {json.dumps(found[1])[:2000]}"
             time.sleep(0.1)
 
-    def bundle_of(self, work: dict[str, Any], good: Callable[[dict[str, Any]], bool], seconds: float = 30) -> Any:
+    def bundle_of(self, work: dict[str, Any], good: Callable[[dict[str, Any]], bool], seconds: float = 60) -> Any:
         return self.until(f"/resource_bundles/{work['id']}", good, f"bundle {work['name']}", seconds)
 
 

@@ -64,11 +64,23 @@ def environment(pid: int) -> str:
 
 def peers(pid: int) -> set[str]:
     """Addresses at the other end of the process's TCP sockets."""
+    return {address for _, (address, port) in _sockets(pid) if port}
+
+
+def opened(pid: int) -> set[tuple[str, int]]:
+    """Where the TCP connections go that the process has opened itself, and not those that came to a port of its own."""
+    sockets = _sockets(pid)
+    doors = {near[1] for near, far in sockets if not far[1]}
+    return {far for near, far in sockets if far[1] and near[1] not in doors}
+
+
+def _sockets(pid: int) -> list[tuple[tuple[str, int], tuple[str, int]]]:
+    """Both ends of each TCP socket; one that listens has port 0 at the far end."""
     inodes = {m.group(1) for f in open_files(pid) if (m := re.match(r"socket:\[(\d+)\]", f))}
-    found = set()
-    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[9] in inodes and fields[2] != "00000000:0000":
-            raw = bytes.fromhex(fields[2].split(":")[0])[::-1]
-            found.add(".".join(str(b) for b in raw))
-    return found
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return [(_end(fields[1]), _end(fields[2])) for fields in rows if fields[9] in inodes]
+
+
+def _end(text: str) -> tuple[str, int]:
+    address, port = text.split(":")
+    return ".".join(str(byte) for byte in bytes.fromhex(address)[::-1]), int(port, 16)

@@ -16,7 +16,7 @@ from regional.core.paths import tools
 from tests.region import processes
 from tests.region.conftest import LiveRegion, new_home
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("region-killed"), pytest.mark.timeout(900)]
 KILLS = 20
 
 
@@ -62,7 +62,7 @@ def test_twenty_random_kills(region: LiveRegion) -> None:
                 continue
             time.sleep(choose.uniform(0.2, 2.0))
         try:
-            region.wait_healthy(120)
+            region.wait_healthy()
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, killed: {killed}\n{error}") from None
     finally:

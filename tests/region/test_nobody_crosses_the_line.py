@@ -11,6 +11,7 @@ import pytest
 
 from tests.region import processes
 from tests.region.conftest import LiveRegion
+from tests.region.policies import Policies
 
 pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(300)]
 CLUSTERS = ("rc", "mc01", "mc02")
@@ -44,6 +45,21 @@ def test_a_pods_sockets_stay_in_its_cluster_or_go_to_shared_services(
         for peer in processes.peers(pid):
             inside = [n for n in foreign if ipaddress.IPv4Address(peer) in n]
             assert not inside, f"{cluster} {name} talks to {peer}"
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_pods_open_no_connection_that_their_network_policies_deny(region: LiveRegion, cluster: str) -> None:
+    """Nothing enforces policies on one machine: this is how we know that they leave open what a region needs."""
+    region.wait_healthy()
+    policies = Policies(
+        json.loads(region.kubectl(cluster, "get", "networkpolicies,services,namespaces,pods", "-A", "-o", "json"))
+    )
+    judged = 0
+    for pid, name in pod_processes(region, cluster).items():
+        for address, port in processes.opened(pid):
+            judged += 1
+            assert policies.let_out(name, address, port), f"{cluster} {name} talks to {address}:{port}"
+    assert judged
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)

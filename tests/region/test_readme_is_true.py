@@ -11,9 +11,9 @@ import pytest
 
 from regional.core.paths import checkout
 from tests.region import processes
-from tests.region.conftest import LiveRegion, new_home
+from tests.region.conftest import SLOW, LiveRegion, new_home
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(400 * SLOW)]
 
 
 def tour() -> list[str]:

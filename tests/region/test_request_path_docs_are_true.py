@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from regional.core.paths import checkout
-from tests.region.conftest import LiveRegion
+from tests.region.conftest import SLOW, LiveRegion
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(300 * SLOW)]
 
 
 def commands() -> list[str]:

@@ -18,10 +18,10 @@ import pytest
 
 from regional.core.paths import checkout, tools
 from tests.region import processes
-from tests.region.conftest import LiveRegion
+from tests.region.conftest import SLOW, LiveRegion
 from tests.region.customer import Customer, condition, is_ready, shell_settings
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(300 * SLOW)]
 MANAGEMENT_CLUSTERS = ("mc01", "mc02")
 
 

@@ -84,7 +84,7 @@ class Role:
 
     async def until(self, status: int, containing: str = "") -> str:
         """The body of /readyz once it has this status and text."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 assert self.process.returncode is None, self._log.read_text()[-2000:]
                 with contextlib.suppress(OSError):

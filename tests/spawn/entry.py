@@ -8,6 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+from regional.core import pki
+
+pki.new_key()  # the region's warm parent has made one, too, before it forks
+
 
 def main(argv: list[str]) -> int:
     match argv:
@@ -28,6 +32,9 @@ def main(argv: list[str]) -> int:
             Path(path).write_text(
                 "\n".join(str(p.readlink()) for p in Path("/proc/self/fd").iterdir() if p.is_symlink())
             )
+            return 0
+        case ["key", path]:
+            Path(path).write_text(pki.new_key()[1])
             return 0
         case ["sleep", seconds]:
             time.sleep(float(seconds))

@@ -23,6 +23,13 @@ async def test_exit_codes_reach_those_who_are_not_the_parent(warm: Warm) -> None
         assert (await wait_exit(process, exit_file)).code == code
 
 
+async def test_forks_draw_keys_of_their_own(warm: Warm) -> None:
+    files = [warm.directory / f"key-{number}" for number in range(3)]
+    for file in files:
+        await warm.role("key", str(file)).wait()
+    assert len({file.read_text() for file in files}) == 3
+
+
 async def test_a_process_ended_by_a_signal_says_which(warm: Warm) -> None:
     exit_file = warm.directory / "exit"
     process = warm.role("sleep", "60", exit_file=str(exit_file))
@@ -57,7 +64,7 @@ async def test_a_child_has_only_what_it_was_given(warm: Warm) -> None:
 async def test_proc_shows_the_childs_own_command_line_and_environment(warm: Warm) -> None:
     process = warm.role("sleep", "60", title="my-pod")
     proc = Path(f"/proc/{process.pid}")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (proc / "comm").read_text() != "my-pod\n":  # the last thing a child sets before it runs its role
             await asyncio.sleep(0.01)
     assert (proc / "cmdline").read_bytes().split(b"\0")[:3] == [b"regionctl", b"sleep", b"60"]

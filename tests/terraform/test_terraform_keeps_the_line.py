@@ -31,7 +31,7 @@ def test_no_key_can_reach_a_state() -> None:
 def test_client_ids_are_tied_to_certificates() -> None:
     for path, text in FILES.items():
         for line in re.findall(r'"[^"]*:client/[^"]*"', text):
-            assert "client/${local.name}" in line, (path, line)
+            assert re.search(r"client/\$\{(var.region_id\}\.|local.prefix\})\$\{local.name\}", line), (path, line)
         if ":client/" in text:
             assert 'name   = "$${iot:Certificate.Subject.CommonName}"' in text, path
 
@@ -68,3 +68,18 @@ def test_the_bootstrap_task_calls_regionctl_as_it_is() -> None:
     options = [option for option in bootstrap.params if isinstance(option, click.Option)]
     assert given <= {flag for option in options for flag in option.opts}
     assert {option.opts[0] for option in options if option.required} <= given
+
+
+def test_the_bootstrap_task_takes_facts_of_other_roots_from_its_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ECS task is started with environment, not with words: without this its cluster never learns of them."""
+    assert "FACTS" in FILES[TERRAFORM / "modules" / "ecs-bootstrap" / "main.tf"]
+    required = [option for option in bootstrap.params if isinstance(option, click.Option) and option.required]
+    values = {"--cluster-type": "regional-cluster"}
+    argv = [word for option in required for word in (option.opts[0], values.get(option.opts[0], "x"))]
+    monkeypatch.setenv("FACTS", "api_target_group_arn=arn:aws:1 vpc_id=vpc-1")
+    assert bootstrap.make_context("bootstrap", [*argv]).params["facts"] == (
+        "api_target_group_arn=arn:aws:1",
+        "vpc_id=vpc-1",
+    )
+    monkeypatch.delenv("FACTS")
+    assert bootstrap.make_context("bootstrap", [*argv, "--fact=vpc_id=2"]).params["facts"] == ("vpc_id=2",)

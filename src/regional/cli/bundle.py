@@ -1,4 +1,4 @@
-"""`regionctl bundle` and `regionctl work`: what Maestro carries to management clusters, and what came back."""
+"""`regionctl bundle`: what Maestro carries to management clusters, and what came back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import click
 
 from regional.cli.cluster import confirm
 from regional.cli.customer import TIMED_OUT, Completions, Document, Session, api_command, is_id
-from regional.cli.given import read_document
-from regional.cli.output import age, output_option, print_table, print_value
+from regional.cli.output import age, output_option, print_table, print_value, printable
 from regional.cli.waiting import Progress, until, wait_options
 from regional.core.problems import UserError
 
@@ -29,35 +28,49 @@ def bundle() -> None:
     \b
     Needs an account that may run the region.
       regionctl bundle list
-      regionctl bundle describe NAME       also says why a bundle is not applied
+      regionctl bundle list --not-applied  and what each waits for
+      regionctl bundle describe NAME       also says why it is not applied
+      regionctl bundle history NAME        what became of it
     """
 
 
 @bundle.command("list")
 @to_option
+@click.option("--not-applied", is_flag=True, help="Only those that are not applied, or being deleted.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, newest first; all of them if absent.")
 @output_option
 @api_command
-def list_command(session: Session, consumer: str | None, limit: int | None, output: str) -> int:
+def list_command(session: Session, consumer: str | None, not_applied: bool, limit: int | None, output: str) -> int:
     """Resource bundles of the region, newest first.
 
     \b
     Examples:
       regionctl bundle list
       regionctl bundle list --to mc01
-      regionctl bundle list -o json | jq -r '.items[] | select(.delivery.state != "applied") | .name'
+      regionctl bundle list --not-applied
+      regionctl bundle list -o json | jq -r '.items[] | select(.version > 1) | .name'
     """
-    query = {"orderBy": "created_at desc"}
-    if consumer:
-        query["search"] = f"consumer_name = '{_quoted(consumer)}'"
-    found = list(session.numbered_pages(BUNDLES, query, most=limit or 0))
+    found = bundles_of(session, consumer, not_applied=not_applied, most=limit or 0)
     if output in ("json", "yaml"):
         print_value({"kind": "ResourceBundleList", "total": len(found), "items": found}, output)
         return 0
     if not found:
-        click.echo("no resource bundles" + (f" for {consumer}" if consumer else ""), err=True)
+        whose = f" for {consumer}" if consumer else ""
+        click.echo(f"no resource bundles{whose}" + (" that are not applied" if not_applied else ""), err=True)
         return 0
-    wide = output == "wide"
+    print_bundles(found, wide=output == "wide")
+    return 0
+
+
+def bundles_of(session: Session, consumer: str | None, *, not_applied: bool, most: int = 0) -> list[Document]:
+    """Newest first. Maestro itself passes over what is applied: nearly everything is, and it is large."""
+    terms = [f"consumer_name = '{_quoted(consumer)}'"] if consumer else []
+    terms += ["not_applied = true"] if not_applied else []
+    query = {"orderBy": "created_at desc"} | ({"search": " and ".join(terms)} if terms else {})
+    return list(session.numbered_pages(BUNDLES, query, most=most))
+
+
+def print_bundles(found: list[Document], *, wide: bool = False) -> None:
     headers = ["NAME", "MC", "VERSION", "APPLIED", "AVAILABLE", "AGE", "WAITS FOR"]
     rows = [
         [
@@ -76,6 +89,115 @@ def list_command(session: Session, consumer: str | None, limit: int | None, outp
         for row, document in zip(rows, found, strict=True):
             row[1:1] = [document["id"], document.get("source", ""), str(len(document.get("manifests") or []))]
     print_table(headers, rows)
+
+
+def print_not_applied(session: Session, consumer: str, *, most: int = 20) -> None:
+    """The part about bundles where one management cluster is described."""
+    from regional.cli.described import section
+
+    late = bundles_of(session, consumer, not_applied=True)
+    section(f"Resource bundles that are not applied: {len(late)}")
+    if late:
+        print_bundles(late[:most])
+
+
+@bundle.command("get")
+@bundle_argument
+@to_option
+@output_option
+@api_command
+def get_command(session: Session, bundle_name: str, consumer: str | None, output: str) -> int:
+    """One resource bundle as a line, or whole with -o yaml; `describe` tells its story.
+
+    \b
+    Examples:
+      regionctl bundle get maestro-payload-test
+      regionctl bundle get maestro-payload-test -o yaml
+    """
+    found = _find(session, bundle_name, consumer)
+    if output in ("json", "yaml"):
+        print_value(found, output)
+    else:
+        print_bundles([found], wide=output == "wide")
+    return 0
+
+
+@bundle.command()
+@bundle_argument
+@to_option
+@output_option
+@api_command
+def history(session: Session, bundle_name: str, consumer: str | None, output: str) -> int:
+    """What became of a resource bundle: versions accepted, statuses that came back. By its id also when it is gone.
+
+    \b
+    Examples:
+      regionctl bundle history maestro-payload-test
+      regionctl bundle history 4b825dc6-42cb-5ae1-9f2c-0b6bd6a2f5b1 -o json
+    """
+    bundle_id = bundle_name if is_id(bundle_name) else _find(session, bundle_name, consumer)["id"]
+    found = session.get(f"{BUNDLES}/{bundle_id}/history")
+    if output in ("json", "yaml"):
+        print_value(found, output)
+        return 0
+    headers = ["AGE", "CHANGE", "VERSION", "REQUEST", "NOTE"]
+    rows = [
+        [age(entry["at"]), entry["change"], str(entry["version"]), entry.get("request_id", ""), entry.get("note", "")]
+        for entry in found["items"]
+    ]
+    if output == "wide":
+        headers.insert(0, "TIME")
+        rows = [[entry["at"], *row] for entry, row in zip(found["items"], rows, strict=True)]
+    print_table(headers, rows)
+    return 0
+
+
+@bundle.command()
+@bundle_argument
+@to_option
+@wait_options
+@api_command
+def redeliver(session: Session, bundle_name: str, consumer: str | None, wait: bool, timeout: float) -> int:
+    """Send a resource bundle to its agent once more; with --wait until the agent has confirmed it, or it is gone.
+
+    An agent that has a newer version than Maestro knows of (its database was set back) is sent a version above that.
+
+    \b
+    Example:
+      regionctl bundle redeliver maestro-payload-test --wait
+    """
+    from regional.gateway.client import ApiError
+
+    found = _find(session, bundle_name, consumer)
+    name = name_of(found)
+    progress = Progress()
+    gone = {"delivery": {"state": "gone"}}
+    try:
+        sent = session.call("POST", f"{BUNDLES}/{found['id']}/redeliver").json()
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        sent = gone  # its agent was quicker
+    if not wait:
+        click.echo(f"bundle {name} " + ("is gone" if sent is gone else f"is sent again as version {sent['version']}"))
+        return 0
+    progress.step("sent", progress.elapsed, found["id"])
+
+    def look() -> Document | None:
+        try:
+            now = session.get(f"{BUNDLES}/{found['id']}")
+        except ApiError as error:
+            if error.status == 404:
+                return gone
+            raise
+        delivery = now.get("delivery") or {}
+        progress.waiting("confirmed", str(delivery.get("reason", "")))
+        return now if delivery.get("state") in ("applied", "delivered") else None
+
+    done = gone if sent is gone else until_it(look, timeout, progress, f"bundle {name} is not confirmed", found["id"])
+    state = done["delivery"]["state"]
+    progress.step(state, progress.elapsed)
+    click.echo(f"bundle {name} is {state}")
     return 0
 
 
@@ -101,7 +223,7 @@ def describe(session: Session, bundle_name: str, consumer: str | None, output: s
 
 
 def _describe(found: Document) -> None:
-    from regional.cli.described import conditions, facts, moment_of, section
+    from regional.cli.described import conditions, dated, facts, moment_of, section
 
     status = found.get("status") or {}
     delivery = found.get("delivery") or {}
@@ -117,7 +239,7 @@ def _describe(found: Document) -> None:
             ("Version", f"{found['version']}" + (f" (status is of {status['ObservedVersion']})" if status else "")),
             ("Applied", applied or "no status has come back"),
             ("Why not", why if applied != "True" or delivery.get("state") != "applied" else ""),
-            ("Created", f"{moment_of(found['created_at'])} ({age(found['created_at'])} ago)"),
+            ("Created", dated(found["created_at"])),
             ("Deleting", f"since {moment_of(found['deleted_at'])}" if found.get("deleted_at") else ""),
             ("Request", str(annotations.get(REQUEST_ID, ""))),
         ]
@@ -133,12 +255,12 @@ def _describe(found: Document) -> None:
         meta = manifest.get("metadata") or {}
         entry = reported.get((manifest.get("kind"), meta.get("namespace", ""), meta.get("name")), {})
         where = f"{meta['namespace']}/" if meta.get("namespace") else ""
-        said = [f"{c['type']}={c['status']}" for c in entry.get("conditions") or []]
-        click.echo(f"  {manifest.get('kind')} {where}{meta.get('name')}: {', '.join(said) or 'nothing came back yet'}")
+        said = printable(", ".join(f"{c['type']}={c['status']}" for c in entry.get("conditions") or []))
+        click.echo(f"  {manifest.get('kind')} {where}{meta.get('name')}: {said or 'nothing came back yet'}")
         for failed in (c for c in entry.get("conditions") or [] if c["status"] == "False" and c.get("message")):
-            click.echo(f"    {failed['type']}: {failed['message']}")
+            click.echo(f"    {printable(failed['type'])}: {printable(failed['message'])}")
         for value in (entry.get("statusFeedback") or {}).get("values") or []:
-            click.echo(f"    {value['name']} = {_short(value.get('fieldValue') or {})}")
+            click.echo(f"    {printable(value['name'])} = {printable(_short(value.get('fieldValue') or {}))}")
 
 
 def _short(value: Document) -> str:
@@ -183,84 +305,13 @@ def delete(session: Session, bundle_name: str, consumer: str | None, yes: bool, 
         progress.waiting("gone", str((left.get("delivery") or {}).get("reason", "")))
         return None
 
-    _until(look, timeout, progress, f"bundle {name} is not gone after {timeout:g} s", found["id"])
+    until_it(look, timeout, progress, f"bundle {name} is not gone after {timeout:g} s", found["id"])
     progress.step("gone", progress.elapsed)
     click.echo(f"bundle {name} is deleted")
     return 0
 
 
-@click.group()
-def work() -> None:
-    """Work: a ManifestWork sent by hand to one management cluster (it becomes a resource bundle).
-
-    \b
-    Needs an account that may run the region.
-      regionctl work create -f examples/work/payload.json --wait
-      regionctl bundle describe maestro-payload-test
-    """
-
-
-@work.command("create")
-@click.option(
-    "-f",
-    "--file",
-    required=True,
-    type=click.Path(dir_okay=False, allow_dash=True),
-    help="JSON or YAML: the API's body with cluster_id and data, or a ManifestWork alone; - is stdin.",
-)
-@click.option(
-    "--to", "consumer", metavar="MC", shell_complete=Completions.management_clusters, help="Over the file's cluster_id."
-)
-@click.option("--name", help="Over the ManifestWork's own name, to send one file more than once.")
-@wait_options
-@output_option
-@api_command
-def create_work(
-    session: Session, file: str, consumer: str | None, name: str | None, wait: bool, timeout: float, output: str
-) -> int:
-    """Send a ManifestWork to a management cluster; with --wait until its agent says that it is applied.
-
-    \b
-    Examples:
-      regionctl work create -f examples/work/payload.json --to mc01 --wait
-      regionctl work create -f work.yaml --to mc02 --name second-try
-    """
-    body = read_document(file)
-    if body.get("kind") == "ManifestWork":
-        body = {"data": body}
-    if consumer:
-        body["cluster_id"] = consumer
-    if name and isinstance(body.get("data"), dict):
-        data = body["data"]
-        body["data"] = data | {"metadata": dict(data.get("metadata") or {}) | {"name": name}}
-    progress = Progress()
-    made = session.call("POST", "/api/v0/work", body).json()
-    if wait:
-        progress.step("accepted", progress.elapsed, made["id"])
-
-        def look() -> Document | None:
-            found: Document = session.get(f"{BUNDLES}/{made['id']}")
-            delivery = found.get("delivery") or {}
-            if delivery.get("state") == "applied":
-                return found
-            progress.waiting("applied", str(delivery.get("reason", "")))
-            return None
-
-        late = f"work {made['name']} is not applied on {made['cluster_id']} after {timeout:g} s"
-        found = _until(look, timeout, progress, late, made["id"])
-        progress.step("applied", progress.elapsed, f"on {made['cluster_id']}")
-        made = made | {"status": found.get("status") or {}}
-    if output in ("json", "yaml"):
-        print_value(made, output)
-    else:
-        said = f"is applied on {made['cluster_id']}" if wait else f"accepted for {made['cluster_id']}"
-        click.echo(f"work {made['name']} {said}: {made['id']}")
-        if not wait:
-            click.echo(f"what came back: regionctl bundle describe {made['id']}", err=True)
-    return 0
-
-
-def _until(
+def until_it(
     look: Callable[[], Document | None], timeout: float, progress: Progress, late: str, bundle_id: str
 ) -> Document:
     why = f"regionctl bundle describe {bundle_id}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from regional.cli.output import age, print_table
+from regional.cli.output import age, print_table, printable
 from regional.cli.waiting import STEPS
 
 Document = dict[str, Any]
@@ -21,9 +21,9 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
     for name, value in pairs:
         if value:
             first, *rest = value.splitlines()
-            click.echo(f"{name + ':':<{width}} {first}")
+            click.echo(f"{name + ':':<{width}} {printable(first)}")
             for line in rest:
-                click.echo(f"{'':<{width}} {line}")
+                click.echo(f"{'':<{width}} {printable(line)}")
 
 
 def section(title: str) -> None:
@@ -81,7 +81,7 @@ def common(document: Document) -> list[tuple[str, str]]:
     seen = "carried out" if synced else "not carried out yet"
     return [
         ("Account", document["target_project_id"]),
-        ("Created", f"{moment_of(document['created_at'])} ({age(document['created_at'])} ago)"),
+        ("Created", dated(document["created_at"])),
         ("By", document.get("created_by", "")),
         ("Deleting", f"since {moment_of(document['deleted_at'])}" if document.get("deleted_at") else ""),
         ("Generation", f"{document['generation']} ({seen})"),
@@ -92,6 +92,11 @@ def common(document: Document) -> list[tuple[str, str]]:
 
 def moment_of(text: str) -> str:
     return text[:19].replace("T", " ") + " UTC" if text.endswith(("Z", "+00:00")) else text
+
+
+def dated(text: str) -> str:
+    """`2026-11-16 08:00:00 UTC (4m ago)`."""
+    return f"{moment_of(text)} ({age(text)} ago)"
 
 
 def flat(value: Any, path: str = "") -> list[str]:
@@ -126,7 +131,7 @@ def timeline(document: Document) -> None:
         click.echo(f"  {_offset(seconds):>10}  {entry['step']:<18}  {moment:%Y-%m-%d %H:%M:%S}")
     waits = next_step(document)
     if waits:
-        click.echo(f"  {'…':>10}  {waits:<18}  {_message(document)}".rstrip())
+        click.echo(f"  {'…':>10}  {waits:<18}  {printable(_message(document))}".rstrip())
 
 
 def next_step(document: Document) -> str:

@@ -17,6 +17,9 @@ def doctor(output: str) -> int:
     if output in ("json", "yaml"):
         print_value(findings, output)
     else:
-        rows = [("ok" if f.ok else ("warn" if f.optional else "MISSING"), f.what, f.found, f.hint) for f in findings]
+        rows = [
+            ("ok", f.what, f.found, "") if f.ok else ("warn" if f.optional else "MISSING", f.what, f.found, f.hint)
+            for f in findings
+        ]
         print_table(("", "WHAT", "FOUND", "HOW TO GET IT"), rows)
     return 0 if all(f.ok or f.optional for f in findings) else 1

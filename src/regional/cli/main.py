@@ -14,23 +14,31 @@ from regional.core.problems import UserError
 # command → (module:attribute, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("regional.cli.region:up", "Start a region on this machine (or finish starting it)."),
+    "sync": ("regional.cli.sync:sync", "Let a running region follow what is edited here; show its pods roll."),
     "down": ("regional.cli.region:down", "Stop a region; its data stays unless --purge is given."),
     "status": ("regional.cli.status:status", "Every part of a running region: state, address, pid, since when."),
     "env": ("regional.cli.region:env", 'Print shell settings: eval "$(regionctl env)".'),
     "kubeconfig": ("regional.cli.region:kubeconfig", "Print a kubeconfig of one of the region's clusters."),
     "logs": ("regional.cli.logs:logs", "Logs of a part, of a pod's role, or of all of them."),
+    "kube": ("regional.cli.kube:kube", "Data of the region's clusters: snapshot, snapshots, restore."),
     "doctor": ("regional.cli.doctor:doctor", "What this machine lacks, and how to get it."),
     "cluster": ("regional.cli.cluster:cluster", "Clusters: create, list, describe, kubeconfig, update, wait, delete."),
     "nodepool": ("regional.cli.nodepool:nodepool", "Node pools: create, list, describe, scale, wait, delete."),
     "management-cluster": (
         "regional.cli.management_cluster:management_cluster",
-        "Management clusters: list, describe, register.",
+        "Management clusters (mc): list, describe, register, rotate-certificate.",
     ),
-    "bundle": ("regional.cli.bundle:bundle", "Resource bundles: list, describe (and why not applied), delete."),
-    "work": ("regional.cli.bundle:work", "Send a ManifestWork to a management cluster."),
+    "bundle": (
+        "regional.cli.bundle:bundle",
+        "Resource bundles: list, describe (why not applied), history, redeliver, delete.",
+    ),
+    "consumer": ("regional.cli.consumer:consumer", "Consumers of bundles: list, describe (and what they lack)."),
+    "maestro": ("regional.cli.maestro:maestro", "Maestro: rebuild its store, works unknown to it, IoT policies."),
+    "work": ("regional.cli.work:work", "Send a ManifestWork to a management cluster."),
     "account": ("regional.cli.account:account", "Accounts that may use the region: list, create, delete."),
     "trace": ("regional.cli.trace:trace", "Follow one request through every log on its way."),
-    "config": ("regional.config.commands:config", "Declared regions: validate, render, explain."),
+    "config": ("regional.config.commands:config", "Declared regions: validate, render, explain, diff, graph, migrate."),
+    "apps": ("regional.cli.apps:apps", "Applications that clusters would get, and what a change does to them."),
     "pipeline": ("regional.cli.pipeline:pipeline", "Provisioning pipelines: run, list, show, logs."),
     "provision": ("regional.cli.steps:provision", "Apply one Terraform root (a pipeline step)."),
     "bootstrap": ("regional.cli.steps:bootstrap", "Install GitOps on a cluster and hand over to it (a pipeline step)."),
@@ -40,11 +48,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+SHORT = {"mc": "management-cluster"}
+
+
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = SHORT.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
@@ -60,10 +72,10 @@ class _LazyGroup(click.Group):
 
 _UNATTENDED = "What pods and pipeline steps run"
 _SECTIONS = {
-    "A region on this machine": ("up", "status", "env", "kubeconfig", "logs", "down", "doctor"),
+    "A region on this machine": ("up", "sync", "status", "env", "kubeconfig", "kube", "logs", "down", "doctor"),
     "Clusters of a customer": ("cluster", "nodepool", "trace"),
-    "Who runs a region": ("management-cluster", "bundle", "work", "account"),
-    "Declared regions and pipelines": ("config", "pipeline"),
+    "Who runs a region": ("management-cluster", "consumer", "bundle", "work", "maestro", "account"),
+    "Declared regions and pipelines": ("config", "apps", "pipeline"),
     _UNATTENDED: ("serve", "provision", "bootstrap", "task"),
     "Shell": ("completion",),
 }

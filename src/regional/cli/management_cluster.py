@@ -6,7 +6,8 @@ import click
 
 from regional.cli.customer import Completions, Document, Session, api_command
 from regional.cli.given import label_option, labels_of
-from regional.cli.output import age, output_option, print_table, print_value
+from regional.cli.output import age, last_seen, output_option, print_table, print_value
+from regional.cli.rotation import rotate_certificate
 
 MANAGEMENT_CLUSTERS = "/api/v0/management_clusters"
 
@@ -20,7 +21,11 @@ def management_cluster() -> None:
       regionctl management-cluster list
       regionctl management-cluster describe mc01
       regionctl management-cluster register management-01 --label cluster_type=management
+      regionctl mc rotate-certificate mc01
     """
+
+
+management_cluster.add_command(rotate_certificate)
 
 
 @management_cluster.command("list")
@@ -40,7 +45,7 @@ def list_command(session: Session, output: str) -> int:
     wide = output == "wide"
     headers = ["NAME", "TAKES CLUSTERS", "CAPACITY", "LAST SEEN", "AGE"]
     rows = [
-        [f["name"], "yes" if f.get("accepting") else "no", _capacity(f), _seen(f), age(f.get("created_at", ""))]
+        [f["name"], "yes" if f.get("accepting") else "no", _capacity(f), last_seen(f), age(f.get("created_at", ""))]
         for f in found
     ]
     if wide:
@@ -64,8 +69,8 @@ def describe(session: Session, name: str, output: str) -> int:
     """
     from urllib.parse import quote
 
-    from regional.cli.bundle import BUNDLES, name_of
-    from regional.cli.described import facts, moment_of, section
+    from regional.cli.bundle import print_not_applied
+    from regional.cli.described import dated, facts
 
     found = session.get(f"{MANAGEMENT_CLUSTERS}/{quote(name, safe='')}")
     if output in ("json", "yaml"):
@@ -80,17 +85,12 @@ def describe(session: Session, name: str, output: str) -> int:
             ("Region", found.get("region", "")),
             ("Account", found.get("accountId", "")),
             ("Agent", found.get("agent", "")),
-            ("Last seen", _seen(found)),
+            ("Last seen", last_seen(found)),
             ("Labels", _labels(found)),
-            ("Registered", f"{moment_of(found.get('created_at', ''))} ({age(found.get('created_at', ''))} ago)"),
+            ("Registered", dated(found.get("created_at", ""))),
         ]
     )
-    bundles = list(session.numbered_pages(BUNDLES, {"search": f"consumer_name = '{found['name']}'"}))
-    late = [b for b in bundles if (b.get("delivery") or {}).get("state") != "applied"]
-    section(f"Resource bundles: {len(bundles)}, not applied: {len(late)}")
-    if late:
-        rows = [("  " + name_of(b), age(b["created_at"]), b["delivery"].get("reason", "")) for b in late[:20]]
-        print_table(("  NAME", "AGE", "WAITS FOR"), rows)
+    print_not_applied(session, found["name"])
     return 0
 
 
@@ -134,11 +134,6 @@ def register(
 
 def _capacity(found: Document) -> str:
     return str(found["capacity"]) if "capacity" in found else ("default" if found.get("accepting") else "")
-
-
-def _seen(found: Document) -> str:
-    moment = found.get("last_seen_at", "")
-    return f"{age(moment)} ago" if moment else "never"
 
 
 def _labels(found: Document) -> str:

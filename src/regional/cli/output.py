@@ -22,15 +22,33 @@ region_option = click.option(
 
 def print_value(value: Any, form: str) -> None:
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+        _write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     else:
-        click.echo(msgspec.yaml.encode(msgspec.to_builtins(value)).decode(), nl=False)
+        _write(msgspec.yaml.encode(msgspec.to_builtins(value)))
+
+
+def _write(text: bytes) -> None:
+    """All of it: with PYTHONUNBUFFERED a pipe takes what it has room for, and Python forgets the rest."""
+    sys.stdout.flush()
+    stream = sys.stdout.buffer
+    while text:
+        text = text[stream.write(text) or 0 :]
+    stream.flush()
+
+
+_CONTROLS = dict.fromkeys([*range(32), *range(127, 160), 0x2028, 0x2029], " ")
+
+
+def printable(text: object) -> str:
+    """On one line, and nothing that a terminal would obey: words of agents and clusters are shown here."""
+    return str(text).translate(_CONTROLS)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(str(row[i])) for row in [headers, *rows]) for i in range(len(headers))]
-    for row in [headers, *rows]:
-        click.echo("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines = [[printable(cell) for cell in row] for row in (headers, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def age(moment: str, now: datetime | None = None) -> str:
@@ -45,6 +63,12 @@ def age(moment: str, now: datetime | None = None) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{letter}"
     return f"{max(0, seconds)}s"
+
+
+def last_seen(found: dict[str, Any]) -> str:
+    """Of a management cluster, in a table or where it is described."""
+    moment = str(found.get("last_seen_at", ""))
+    return f"{age(moment)} ago" if moment else "never"
 
 
 def interactive() -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from regional.cli.output import age, output_option, print_table, print_value, region_option
 from regional.core.problems import UserError
+
+if TYPE_CHECKING:
+    from regional.local.provisioning import Provisioning
 
 
 @click.group()
@@ -23,6 +27,22 @@ def pipeline() -> None:
 def run(name: str, region: str, environment: str, cluster: str) -> int:
     """Run pipeline NAME again on a region that has been started. Every task looks before it acts."""
     from regional.core.loop import run as run_loop
+
+    provisioning = pipelines_of(region, environment, cluster)
+    known = provisioning.pipelines()
+    if name not in known and f"provision-{name}" in known:
+        name = f"provision-{name}"
+    if name not in known:
+        raise UserError(f"there is no pipeline {name!r}", "pipelines: " + ", ".join(known))
+    from regional.cli.region import report_progress
+
+    run_loop(provisioning.by_name(name, cluster, report_progress))
+    return 0
+
+
+def pipelines_of(region: str, environment: str, cluster: str = "") -> Provisioning:
+    """Of a running region; `cluster`, if given, is one of its Management Clusters."""
+    from regional.core.loop import run as run_loop
     from regional.local import source
     from regional.local.provisioning import Provisioning
     from regional.local.region import Region
@@ -33,18 +53,9 @@ def run(name: str, region: str, environment: str, cluster: str) -> int:
         raise UserError(f"there is no region {region} on this machine", "start it with `regionctl up`")
     if not run_loop(target.running()):
         raise UserError(f"region {region} is not running", f"start it with `regionctl up {region}`")
-    provisioning = Provisioning(target.paths, record, source.export(target.paths, record.commit))
-    known = provisioning.pipelines()
-    if name not in known and f"provision-{name}" in known:
-        name = f"provision-{name}"
-    if name not in known:
-        raise UserError(f"there is no pipeline {name!r}", "pipelines: " + ", ".join(known))
     if cluster and cluster not in record.management_clusters:
         raise UserError(f"{region} has no Management Cluster {cluster!r}", ", ".join(record.management_clusters))
-    from regional.cli.region import report_progress
-
-    run_loop(provisioning.by_name(name, cluster, report_progress))
-    return 0
+    return Provisioning(target.paths, record, source.export(target.paths, record.commit))
 
 
 @pipeline.command("list")

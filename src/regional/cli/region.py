@@ -17,10 +17,17 @@ from regional.cli.output import region_option
 @region_option
 @click.option("--environment", default="local", show_default=True, help="Environment of the declared region.")
 @click.option("--worktree", is_flag=True, help="Use the working tree as it is, not what is committed at HEAD.")
-def up(name: str | None, region: str, environment: str, worktree: bool) -> int:
-    """Start region NAME (or --region) on this machine, or finish starting it. On a running one it changes nothing.
+@click.option(
+    "--kube",
+    type=click.Choice(["embedded", "real"]),
+    help="Control plane of the region's clusters, chosen once: our own (default), or Kubernetes' own (`make kube`).",
+)
+def up(name: str | None, region: str, environment: str, worktree: bool, kube: str | None) -> int:
+    """Start region NAME (or --region) on this machine, or finish starting it.
 
-    The region is the one declared in config.yaml and rendered under deploy/, as committed at HEAD.
+    The region is the one declared in config.yaml and rendered under deploy/, as committed at HEAD. One that runs from
+    the same commit is left alone; another commit is provisioned anew, each step looking before it acts. One that runs
+    other code than this checkout has (after a pull, or an edit) is stopped first and comes back with its data.
     """
     from regional.core.loop import run
     from regional.local.inspection import Inspection
@@ -28,16 +35,17 @@ def up(name: str | None, region: str, environment: str, worktree: bool) -> int:
 
     name = name or region
     target = Region(name, environment)
+    target.chosen_kube(kube or "")
     started = time.monotonic()
 
     async def work() -> tuple[bool, Inspection]:
         if await target.running() and not worktree:
             record = target.record()
-            if record and record.complete and await _same_commit(target):
+            if record and record.complete and await _same_commit_and_code(target):
                 seen = await target.inspect()
                 if seen.healthy:
                     return True, seen
-        return False, await target.up(report_progress, worktree=worktree)
+        return False, await target.up(report_progress, worktree=worktree, kube=kube or "")
 
     already, seen = run(work())
     if already:
@@ -48,15 +56,16 @@ def up(name: str | None, region: str, environment: str, worktree: bool) -> int:
     return 0 if seen.healthy else 1
 
 
-async def _same_commit(region: object) -> bool:
+async def _same_commit_and_code(region: object) -> bool:
     from regional.core import paths
     from regional.local import source
+    from regional.local.code import code
     from regional.local.region import Region
 
     assert isinstance(region, Region)
     record = region.record()
     head = source.git("rev-parse", "--verify", "-q", "HEAD", cwd=paths.checkout(), ok=False)
-    return record is not None and (not head or record.commit == head)
+    return record is not None and record.code == code() and (not head or record.commit == head)
 
 
 def report_progress(event: str, text: str, seconds: float) -> None:

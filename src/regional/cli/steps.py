@@ -27,6 +27,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--var", "variables", multiple=True, help=f"A variable over the files: {_PAIR}.")
 @click.option("--result-file", "results", multiple=True, help=f"Write an output to a file: {_PAIR}.")
 @click.option("--renew", is_flag=True, help="Mint new certificates even if the present ones are good.")
+@click.option("--retire", is_flag=True, help="Withdraw an agent's former certificates: it was seen with the newest.")
 @click.option("--region", envvar="REGION", default="local", show_default=True, help="Region on this machine.")
 def provision(
     root: str,
@@ -34,6 +35,7 @@ def provision(
     variables: tuple[str, ...],
     results: tuple[str, ...],
     renew: bool,
+    retire: bool,
     region: str,
 ) -> int:
     """Apply one Terraform root with its rendered inputs.
@@ -45,6 +47,8 @@ def provision(
     from regional.local.provisioner.command import Request, parse_pairs, provision_command
 
     setup_logging("provision")
+    if renew and retire:
+        raise UserError("--renew and --retire are two steps", "retire after the agent was seen with the new one", 2)
     request = Request(
         root=root,
         region=region,
@@ -52,6 +56,7 @@ def provision(
         overrides=parse_pairs(variables, "--var"),
         result_files={name: Path(path) for name, path in parse_pairs(results, "--result-file").items()},
         renew=renew,
+        retire=retire,
     )
     provision_command(request)
     return 0
@@ -66,7 +71,14 @@ def provision(
 @click.option("--aws-region", required=True)
 @click.option("--git-repo", required=True, help="Repository that GitOps reads.")
 @click.option("--git-revision", default="main", show_default=True)
-@click.option("--fact", "facts", multiple=True, help=f"A fact for the identity secret: {_PAIR}.")
+@click.option(
+    "--fact",
+    "facts",
+    multiple=True,
+    envvar="FACTS",
+    show_envvar=True,
+    help=f"A fact for the identity secret: {_PAIR}.",
+)
 @click.option("--kubeconfig", default="", envvar="KUBECONFIG", help="Default: found by --cluster-name.")
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds until it gives up.")
 @click.option("--wait-all", is_flag=True, help="Wait for every Application, not only for self-management.")
@@ -183,6 +195,18 @@ def register_management_cluster(var_file: Path) -> int:
 
     with _central("register-management-cluster") as aws:
         registration.register_management_cluster(aws, var_file)
+    return 0
+
+
+@task.command("await-agent-certificate")
+@click.option("--var-file", required=True, type=_FILE, help="Rendered JSON of the Management Cluster.")
+@click.option("--timeout", default=900.0, show_default=True, help="Seconds until it gives up.")
+def await_agent_certificate(var_file: Path, timeout: float) -> int:
+    """Wait until the region has seen a Management Cluster's agent with the newest of its certificates."""
+    from regional.local import agent_certificate
+
+    with _central("await-agent-certificate") as aws:
+        agent_certificate.await_agent_certificate(aws, var_file, timeout)
     return 0
 
 

@@ -6,15 +6,20 @@ the step under way is one live line; elsewhere each step is a line, and a wait t
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from types import FrameType
 from typing import Any, TextIO
 
 import click
 
 from regional.cli.customer import TIMED_OUT, Session, in_words
+from regional.cli.output import printable
 from regional.core.problems import UserError
 
 Document = dict[str, Any]
@@ -86,7 +91,7 @@ class Progress:
     def waiting(self, name: str, message: str) -> None:
         now = self._clock()
         slow = now - self._step_since >= SLOW_SECONDS
-        text = message or f"waits for {_WAITS.get(name, 'the next step')}"
+        text = printable(message) or f"waits for {_WAITS.get(name, 'the next step')}"
         if self._live:
             shown = f"… {name:<14}{self.elapsed:8.1f} s  {text if slow else ''}".rstrip()
             self._draw(shown)
@@ -237,6 +242,25 @@ def _interval(elapsed: float) -> float:
     return next(pause for until, pause in _INTERVALS if elapsed < until)
 
 
+@contextlib.contextmanager
+def _kept_interrupts() -> Iterator[threading.Event]:
+    """Ctrl-C is remembered: one that comes while Python runs a destructor is otherwise printed and lost."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def until(
     look: Callable[[], Document | None], timeout: float, progress: Progress, *, late: UserError, stopped: str
 ) -> Document:
@@ -245,19 +269,21 @@ def until(
 
     deadline = time.monotonic() + timeout
     try:
-        while True:
-            trouble: UserError | None = None
-            try:
-                found = look()
-                if found is not None:
-                    return found
-            except ApiUnreachable as error:
-                trouble = in_words(error)
-                progress.waiting("…", f"asking again: {trouble.message}")
-            pause = _interval(progress.elapsed)
-            if time.monotonic() + pause >= deadline:
-                raise UserError(trouble.message, trouble.hint, TIMED_OUT) if trouble else late
-            time.sleep(pause)
+        with _kept_interrupts() as interrupted:
+            while not interrupted.is_set():
+                trouble: UserError | None = None
+                try:
+                    found = look()
+                    if found is not None:
+                        return found
+                except ApiUnreachable as error:
+                    trouble = in_words(error)
+                    progress.waiting("…", f"asking again: {trouble.message}")
+                pause = _interval(progress.elapsed)
+                if time.monotonic() + pause >= deadline:
+                    raise UserError(trouble.message, trouble.hint, TIMED_OUT) if trouble else late
+                time.sleep(pause)
+            raise KeyboardInterrupt
     except KeyboardInterrupt:
         progress.close()
         click.echo(stopped, err=True)

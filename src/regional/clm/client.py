@@ -182,6 +182,11 @@ class ClmClient:
         path = f"{_item(kind, resource_id)}/force-delete"
         await self.call("POST", path, {"reason": reason}, request_id=request_id)
 
+    async def reconcile(self, *, request_id: str = "") -> int:
+        """Have every resource looked at now; how many there are."""
+        answer = await self.call("POST", "/reconcile", {}, request_id=request_id)
+        return int(answer["resources"])
+
     async def history(self, kind: str, resource_id: str, *, page: int = 1, size: int = 100) -> Document:
         """Newest first; also of a resource that is gone."""
         query = {"page": str(page), "size": str(size)}

@@ -1,4 +1,4 @@
-"""What the spec of each kind may say, in JSON Schema, and a check that finds every fault of a value at once.
+"""What the spec of each kind may say, in JSON Schema, and what no schema can say of it.
 
 The schemas are part of the served OpenAPI document. Fields that are not listed are kept as they are: a newer client
 may know more than this server.
@@ -6,16 +6,14 @@ may know more than this server.
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-Schema = dict[str, Any]
+from regional.core.schema import Fault, Schema, check
 
 # A spec travels inside YAML, which has neither control characters nor keys of more than 1024 characters, counted with
 # their quotes and escapes: a spec with such could be stored and never be rendered. Tabs and ends of lines are fine.
@@ -131,30 +129,14 @@ ACCOUNT: Schema = {
 }
 
 
-class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is wrong, in the words of the API's `errors`."""
-
-    field: str
-    message: str
-    value: Any = None
-    constraint: str = ""
-
-
-_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "object": ("an object", lambda value: isinstance(value, dict)),
-    "array": ("an array", lambda value: isinstance(value, list)),
-    "string": ("a string", lambda value: isinstance(value, str)),
-    "boolean": ("a boolean", lambda value: isinstance(value, bool)),
-    "integer": ("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool)),
-    "number": ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
-}
-
-
 def check_spec(spec: dict[str, Any], schema: Schema) -> list[Fault]:
     size = len(msgspec.json.encode(spec))
     if size > SPEC_BYTES:
         return [Fault("spec", f"spec must have at most {SPEC_BYTES} bytes, it has {size}", None, "max_length")]
-    faults = [*islice(_check_renderable(spec, "spec"), _SHOWN_FAULTS), *check(spec, schema, "spec")]
+    faults = [
+        *islice(_check_renderable(spec, "spec"), _SHOWN_FAULTS),
+        *check(spec, schema, "spec", null_is_absent=True),
+    ]
     if schema is NODE_POOL and spec.get("replicas") is not None and spec.get("autoScaling") is not None:
         faults.append(Fault("spec.replicas", "spec.replicas and spec.autoScaling exclude each other"))
     scaling = spec.get("autoScaling")
@@ -196,80 +178,4 @@ def without_nulls(value: Any, schema: Schema) -> Any:
     }
 
 
-def check(value: Any, schema: Schema, path: str) -> Iterator[Fault]:
-    """Everything in which `value` differs from the schema. Null means absent."""
-    if value is None:
-        return
-    kind = schema.get("type")
-    if kind and not _TYPES[kind][1](value):
-        yield Fault(path, f"{path} must be {_TYPES[kind][0]}", _shown(value), "format")
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        allowed = ", ".join(schema["enum"])
-        yield Fault(path, f"{path} must be one of: {allowed}", _shown(value), "enum")
-    if isinstance(value, str):
-        yield from _check_text(value, schema, path)
-    elif isinstance(value, dict):
-        yield from _check_object(value, schema, path)
-    elif isinstance(value, list):
-        yield from _check_array(value, schema, path)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        if value < schema.get("minimum", value):
-            yield Fault(path, f"{path} must be at least {schema['minimum']}", value, "min")
-        if value > schema.get("maximum", value):
-            yield Fault(path, f"{path} must be at most {schema['maximum']}", _shown(value), "max")
-
-
-def _check_text(value: str, schema: Schema, path: str) -> Iterator[Fault]:
-    if len(value) < schema.get("minLength", 0):
-        yield Fault(path, f"{path} must have at least {schema['minLength']} characters", value, "min_length")
-    elif len(value) > schema.get("maxLength", len(value)):
-        yield Fault(path, f"{path} must have at most {schema['maxLength']} characters", _shown(value), "max_length")
-    elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
-        yield Fault(path, f"{path} must match {schema['pattern']}", _shown(value), "pattern")
-    elif schema.get("format") == "cidr" and not _is_network(value):
-        yield Fault(path, f"{path} must be a network such as 10.132.0.0/14", _shown(value), "format")
-
-
-def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Fault]:
-    known: dict[str, Schema] = schema.get("properties", {})
-    extra = schema.get("additionalProperties")
-    for name in schema.get("required", ()):
-        if value.get(name) is None:
-            yield Fault(f"{path}.{name}", f"{path}.{name} is required", None, "required")
-    if len(value) > schema.get("maxProperties", len(value)):
-        yield Fault(path, f"{path} must have at most {schema['maxProperties']} entries", None, "max")
-    for name, item in value.items():
-        below = known.get(name, extra if isinstance(extra, dict) else None)
-        if below is not None:
-            yield from check(item, below, f"{path}.{name}")
-
-
-def _check_array(value: list[Any], schema: Schema, path: str) -> Iterator[Fault]:
-    if len(value) < schema.get("minItems", 0):
-        yield Fault(path, f"{path} must have at least {schema['minItems']} items", None, "min")
-    if len(value) > schema.get("maxItems", len(value)):
-        yield Fault(path, f"{path} must have at most {schema['maxItems']} items", None, "max")
-    for index, item in enumerate(value[:100]):
-        if "items" in schema:
-            yield from check(item, schema["items"], f"{path}[{index}]")
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return "/" in text
-
-
-@cache
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text.replace("$", r"\Z"))
-
-
-def _shown(value: Any) -> Any:
-    """A refused value goes back only if it is short."""
-    if isinstance(value, dict | list):
-        return None
-    return value if len(str(value)) <= 100 else None
+__all__ = ["ACCOUNT", "CLUSTER", "MANAGEMENT_CLUSTER", "NODE_POOL", "Fault", "check_spec", "without_nulls"]

@@ -1,7 +1,8 @@
 """The ApplicationSet that every cluster starts from: its own identity × the chart directories of its type.
 
-A pin changes exactly two places, the Git generator and the chart source; the `ref: values` source stays live. The
-`github.com:443` form keeps Argo CD from taking two revisions of one repository for the same source.
+A pin changes exactly two places, the Git generator and the chart source; the `ref: values` source stays live unless
+the region pins its values too. The `github.com:443` form keeps Argo CD from taking two revisions of one repository for
+the same source.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ LABELS = ("cluster_type", "environment", "region_alias", "aws_region")
 FACTS = ("api_target_group_arn",)
 
 
-def application_set(pin: str | None = None, *, per_cluster_values: bool = False) -> dict[str, Any]:
+def application_set(
+    pin: str | None = None, *, values_pin: str | None = None, per_cluster_values: bool = False
+) -> dict[str, Any]:
     charts = pin or LIVE
     region = "$values/deploy/{{ .metadata.labels.environment }}/{{ .metadata.labels.region_alias }}/argocd"
     value_files = ["values.yaml", f"{region}/{{{{ .metadata.labels.cluster_type }}}}-values.yaml"]
@@ -49,7 +52,7 @@ def application_set(pin: str | None = None, *, per_cluster_values: bool = False)
         },
         {
             "repoURL": '{{ .metadata.annotations.git_repo | replace "github.com" "github.com:443" }}',
-            "targetRevision": LIVE,
+            "targetRevision": values_pin or LIVE,
             "ref": "values",
         },
     ]
@@ -82,6 +85,6 @@ def _annotations(*names: str) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=256)
-def application_set_text(pin: str | None, per_cluster_values: bool) -> str:
+def application_set_text(pin: str | None, values_pin: str | None, per_cluster_values: bool) -> str:
     """Hundreds of regions share a handful of pins."""
-    return dump(application_set(pin, per_cluster_values=per_cluster_values))
+    return dump(application_set(pin, values_pin=values_pin, per_cluster_values=per_cluster_values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -10,9 +11,15 @@ from regional.config.load import tree
 from regional.config.merge import merge
 from regional.config.model import Configuration, Level, Region
 from regional.config.problems import did_you_mean
+from regional.config.render import management_variables
 from regional.config.shape import CLUSTER_TYPES
 from regional.config.source import Node
 from regional.core.problems import UserError
+
+CLUSTER_FIELDS = ("account_id", "cluster_id", "delete")
+REGION_FIELDS = (
+    "account_id", "aws_region", "config_revision", "delete", "environment", "name", "sector", "values_revision",
+)  # fmt: skip
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -39,6 +46,8 @@ def explain(
     region = configuration.region(region_key)
     if region is None:
         known = [found.key for found in configuration.regions]
+        if same := [found.key for found in configuration.regions if found.name == region_key]:
+            raise UserError(f"region {region_key} is in {len(same)} environments", f"say which: {', '.join(same)}")
         raise UserError(f"no region {region_key}{did_you_mean(region_key, known)}")
     key = region.key
     if cluster_id is not None:
@@ -47,11 +56,15 @@ def explain(
             known = [found.cluster_id for found in region.management_clusters]
             raise UserError(f"no cluster {cluster_id} in {region.key}{did_you_mean(cluster_id, known)}")
     words = path.split(".")
+    if words == ["values"]:
+        return _all_values(configuration, region, cluster_id)
+    if words[0] in (CLUSTER_FIELDS if cluster_id is not None else REGION_FIELDS):
+        return _declared(configuration, words, region, cluster_id)
     layers, rest, effective = _layers(configuration.levels[key], words, region, cluster_id)
     merged: Node | None = None
     for _, layer in layers:
         merged = merge(merged, layer)
-    leaves = _leaves(merged, rest)
+    leaves = _leaves(merged, _keys(merged, rest))
     if not leaves:
         raise UserError(f"nothing sets {path} for {key}", "the chart's or module's own default applies")
     prefix = words[: len(words) - len(rest)]
@@ -65,6 +78,43 @@ def explain(
     ]
 
 
+def _all_values(configuration: Configuration, region: Region, cluster_id: str | None) -> list[Explanation]:
+    """Of each cluster type that the question is about."""
+    found: list[Explanation] = []
+    for kind in CLUSTER_TYPES if cluster_id is None else ("management-cluster",):
+        with contextlib.suppress(UserError):  # nothing sets them
+            found += explain(configuration, f"values.{kind}", region.key, cluster_id)
+    if not found:
+        raise UserError(f"nothing sets values for {region.key}", "the charts' own defaults apply")
+    return found
+
+
+def _declared(
+    configuration: Configuration, words: list[str], region: Region, cluster_id: str | None
+) -> list[Explanation]:
+    """What is not inherited: one level sets it, the region's, the cluster's or, for the environment, the sector's."""
+    levels = configuration.levels[region.key if cluster_id is None else f"{region.key}/{cluster_id}"]
+    clusters = {cluster.cluster_id: cluster for cluster in region.management_clusters}
+    level = levels[1] if words[0] == "environment" else levels[-1]
+    # Without an environment of its own, a sector is named like it.
+    first = "name" if level is levels[1] and level.node and level.node.get("environment") is None else words[0]
+    entry = Node({first: level.node.get(first)}, keys=level.node.keys) if level.node and level.node.get(first) else None
+    effective = getattr(region if cluster_id is None else clusters[cluster_id], words[0])
+    leaves = _leaves(entry, [first, *words[1:]]) if effective not in ({}, False) else []
+    if not leaves:
+        raise UserError(
+            f"nothing sets {'.'.join(words)} for {region.key}", "without a pin the live revision is followed"
+        )
+    return [
+        Explanation(
+            ".".join([words[0], *leaf[1:]]),
+            _pick(effective, leaf[1:]),
+            *_origins(configuration.file, [(level.title, entry)] if entry else [], leaf),
+        )
+        for leaf in leaves
+    ]
+
+
 def _layers(
     levels: list[Level], words: list[str], region: Region, cluster_id: str | None
 ) -> tuple[list[tuple[str, Node]], list[str], Any]:
@@ -72,13 +122,14 @@ def _layers(
     cluster = next((found for found in region.management_clusters if found.cluster_id == cluster_id), None)
     if words[0] == "terraform_vars":
         paths: list[tuple[str, ...]] = [("terraform_vars",)]
-        effective: Any = cluster.terraform_vars if cluster else region.terraform_vars
+        effective: Any = management_variables(region, cluster) if cluster else region.terraform_vars
     elif words[0] == "values" and len(words) > 1 and words[1] in CLUSTER_TYPES:
         paths = [("values", "global"), ("values", words[1])]
         own = merge(Node.of(region.values[words[1]]), Node.of(cluster.values if cluster else {}))
         effective = own.plain() if own else {}
     else:
-        starts = ["terraform_vars", *(f"values.{kind}" for kind in CLUSTER_TYPES)]
+        fields = REGION_FIELDS if cluster_id is None else CLUSTER_FIELDS
+        starts = ["terraform_vars", "values", *(f"values.{kind}" for kind in CLUSTER_TYPES), *fields]
         raise UserError(f"cannot explain {'.'.join(words)}", f"a path starts with {', '.join(starts)}")
     layers = []
     for section in paths:
@@ -86,7 +137,34 @@ def _layers(
             if (found := tree([level], *section)) is not None:
                 title = level.title if len(paths) == 1 else f"{level.title}, {'.'.join(section)}"
                 layers.append((title, found))
+    if cluster and words[0] == "terraform_vars":
+        layers += _written_by_the_renderer(levels)
     return layers, words[len(paths[-1]) :], effective
+
+
+def _written_by_the_renderer(levels: list[Level]) -> list[tuple[str, Node]]:
+    """A management cluster's Terraform inputs get who it is from its entry, over all variables."""
+    layers = []
+    for level, facts in (
+        (levels[-2], {"regional_aws_account_id": "account_id"}),
+        (levels[-1], {"account_id": "account_id", "alias": "cluster_id", "cluster_id": "cluster_id"}),
+    ):
+        entry = level.node
+        if entry is not None:
+            nodes = {name: node for name, field in facts.items() if (node := entry.get(field))}
+            layers.append(
+                (level.title, Node(nodes, keys={name: (node.line, node.column) for name, node in nodes.items()}))
+            )
+    return layers
+
+
+def _keys(node: Node | None, words: list[str]) -> list[str]:
+    """A key may have dots itself: `annotations.example.com/role` are two."""
+    for end in range(1, len(words) + 1):
+        key = ".".join(words[:end])
+        if node is not None and (child := node.get(key)):
+            return [key, *_keys(child, words[end:])]
+    return words
 
 
 def _leaves(node: Node | None, path: list[str]) -> list[list[str]]:

@@ -22,7 +22,7 @@ def merge(under: Node | None, over: Node | None) -> Node | None:
     for key, child in over.value.items():
         below = entries.get(key)
         entries[key] = child if below is None else merge(below, child)
-    return Node(entries, over.line, over.column, under.keys | over.keys)
+    return Node(entries, over.line, over.column, {**under.keys, **over.keys})
 
 
 def merge_all(levels: Iterable[Node | None]) -> Node | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from regional.config.problems import Problem
 from regional.config.source import Document, Node
 
 
@@ -24,7 +25,8 @@ class Region(msgspec.Struct, frozen=True):
     sector: str
     account_id: str
     delete: bool
-    config_revision: dict[str, str]  # cluster type -> commit
+    config_revision: dict[str, str]  # cluster type -> commit whose charts it runs
+    values_revision: dict[str, str]  # cluster type -> commit whose rendered values its charts get
     terraform_vars: dict[str, Any]
     values: dict[str, dict[str, Any]]  # cluster type -> overrides as Helm gets them
     management_clusters: list[ManagementCluster]
@@ -33,6 +35,11 @@ class Region(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The same name may exist in two environments, so everything derived carries both."""
         return f"{self.environment}/{self.name}"
+
+    @property
+    def layered(self) -> bool:
+        """Whether some management cluster has Helm values of its own: then all of them get a file."""
+        return any(cluster.values for cluster in self.management_clusters)
 
 
 class Level(msgspec.Struct, frozen=True):
@@ -47,6 +54,13 @@ class Configuration(msgspec.Struct, frozen=True):
     regions: list[Region]
     document: Document
     levels: dict[str, list[Level]]  # region key, or region key/cluster id -> outermost first
+    warnings: list[Problem]
+
+    def entry(self, region: Region) -> Node:
+        """Where config.yaml declares it."""
+        node = self.levels[region.key][-1].node
+        assert node is not None
+        return node
 
     def region(self, key: str) -> Region | None:
         """By `environment/name`, or by name where that is unambiguous."""

@@ -9,6 +9,8 @@ import msgspec
 
 from regional.core.problems import UserError
 
+SHOWN = 200  # of a file that is something else altogether, nobody reads more
+
 
 class Problem(msgspec.Struct, frozen=True, order=True):
     file: str
@@ -25,7 +27,8 @@ class ConfigProblems(UserError):
     def __init__(self, problems: Iterable[Problem], hint: str = "nothing was written") -> None:
         # One fault in `defaults` shows in every region that inherits it: said once.
         self.problems = sorted(set(problems))
-        super().__init__("\n  ".join([self._headline(), *map(str, self.problems)]), hint)
+        more = [f"… and {len(self.problems) - SHOWN} more"] if len(self.problems) > SHOWN else []
+        super().__init__("\n  ".join([self._headline(), *map(str, self.problems[:SHOWN]), *more]), hint)
 
     def _headline(self) -> str:
         count = len(self.problems)

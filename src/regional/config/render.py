@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from regional.config.applicationset import application_set_text
 from regional.config.model import Configuration, ManagementCluster, Region
-from regional.config.problems import ConfigProblems, Problem, did_you_mean
 from regional.config.shape import CLUSTER_TYPES
 from regional.config.yamltext import dump
 
@@ -18,27 +15,30 @@ GENERATED = "GENERATED FILE - DO NOT EDIT MANUALLY"
 _NOTE = f"{GENERATED}; edit config.yaml and run `regionctl config render`"
 
 
-def render(configuration: Configuration, charts_dir: Path) -> dict[str, bytes]:
-    """Path below `deploy/` -> content. `charts_dir` is `argocd/config`; raises ConfigProblems."""
-    _check_charts(configuration, charts_dir)
+def render(configuration: Configuration) -> dict[str, bytes]:
+    """Path below `deploy/` -> content."""
     files: dict[str, bytes] = {}
     for region in configuration.regions:
-        files |= _render_region(region)
-    files["index.json"] = _json(_index(configuration))
+        files |= render_region(region)
+    files["index.json"] = render_index(configuration)
     return files
 
 
-def _render_region(region: Region) -> dict[str, bytes]:
+def render_index(configuration: Configuration) -> bytes:
+    return _json(_index(configuration))
+
+
+def render_region(region: Region) -> dict[str, bytes]:
     base = f"{region.environment}/{region.name}"
     files: dict[str, bytes] = {}
-    layered = any(cluster.values for cluster in region.management_clusters)
     for kind in CLUSTER_TYPES:
         pin = region.config_revision.get(kind)
-        header = _header(region, kind, pin)
-        per_cluster = layered and kind == "management-cluster"
+        values_pin = region.values_revision.get(kind)
+        header = _header(region, kind, pin, values_pin)
+        per_cluster = region.layered and kind == "management-cluster"
         files[f"{base}/argocd/{kind}-values.yaml"] = (header + dump(region.values[kind])).encode()
         files[f"{base}/argocd/{kind}-manifests/applicationset.yaml"] = (
-            header + application_set_text(pin, per_cluster)
+            header + application_set_text(pin, values_pin, per_cluster)
         ).encode()
         if per_cluster:
             files |= {
@@ -52,7 +52,7 @@ def _render_region(region: Region) -> dict[str, bytes]:
     return files
 
 
-def _header(region: Region, cluster_type: str = "", pin: str | None = None) -> str:
+def _header(region: Region, cluster_type: str = "", pin: str | None = None, values_pin: str | None = None) -> str:
     lines = [
         GENERATED,
         "Edit config.yaml, then run: regionctl config render",
@@ -63,6 +63,8 @@ def _header(region: Region, cluster_type: str = "", pin: str | None = None) -> s
             f"Cluster type: {cluster_type}",
             f"Config revision: {pin[:8] if pin else 'metadata.annotations.git_revision'}",
         ]
+    if values_pin:
+        lines.append(f"Values revision: {values_pin[:8]}")
     return "".join(f"# {line}\n" for line in lines)
 
 
@@ -73,7 +75,7 @@ def _regional_inputs(region: Region) -> dict[str, Any]:
     return inputs | ({"delete": True} if region.delete else {})
 
 
-def _management_variables(region: Region, cluster: ManagementCluster) -> dict[str, Any]:
+def management_variables(region: Region, cluster: ManagementCluster) -> dict[str, Any]:
     facts = {
         "account_id": cluster.account_id,
         "alias": cluster.cluster_id,
@@ -85,7 +87,7 @@ def _management_variables(region: Region, cluster: ManagementCluster) -> dict[st
 
 def _management_inputs(region: Region, cluster: ManagementCluster) -> dict[str, Any]:
     doomed = {"delete": True} if cluster.delete or region.delete else {}
-    return {"_generated": _NOTE} | _management_variables(region, cluster) | doomed
+    return {"_generated": _NOTE} | management_variables(region, cluster) | doomed
 
 
 def _effective(region: Region) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _effective(region: Region) -> dict[str, Any]:
         cluster.cluster_id: {
             "account_id": cluster.account_id,
             "delete": cluster.delete,
-            "terraform_vars": _management_variables(region, cluster),
+            "terraform_vars": management_variables(region, cluster),
             "values": cluster.values,
         }
         for cluster in region.management_clusters
@@ -114,6 +116,7 @@ def _index(configuration: Configuration) -> dict[str, Any]:
                 "sector": region.sector,
                 "account_id": region.account_id,
                 "config_revision": region.config_revision,
+                "values_revision": region.values_revision,
                 "delete": region.delete,
                 "path": region.key,
                 "management_clusters": [
@@ -128,40 +131,3 @@ def _index(configuration: Configuration) -> dict[str, Any]:
 
 def _json(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
-def _check_charts(configuration: Configuration, charts_dir: Path) -> None:
-    """Helm ignores a value that no chart knows, so a misspelt chart name would be lost in silence.
-
-    Only unpinned clusters are checked: a pin's charts are those of another commit.
-    """
-    problems = [
-        Problem(str(charts_dir), 0, 0, f"has no directory {kind}: no chart would be deployed")
-        for kind in CLUSTER_TYPES
-        if not (charts_dir / kind).is_dir()
-    ]
-    if problems:
-        raise ConfigProblems(problems)
-    known = {kind: _chart_keys(charts_dir, kind) for kind in CLUSTER_TYPES}
-    names = {kind: known[kind] | {"global"} for kind in CLUSTER_TYPES}
-    everywhere = frozenset().union(*names.values())
-    for region in configuration.regions:
-        for kind in CLUSTER_TYPES:
-            if kind in region.config_revision:
-                continue
-            given = set(region.values[kind])
-            if kind == "management-cluster":
-                given = given.union(*(cluster.values for cluster in region.management_clusters))
-            for key in given - everywhere:
-                message = f"no chart of a {kind} reads the value {key}{did_you_mean(key, names[kind])}"
-                problems.append(Problem(configuration.file, 0, 0, message))
-    if problems:
-        raise ConfigProblems(problems)
-
-
-def _chart_keys(charts_dir: Path, kind: str) -> frozenset[str]:
-    keys: set[str] = set()
-    for values in sorted([*charts_dir.glob(f"{kind}/*/values.yaml"), *charts_dir.glob("shared/*/values.yaml")]):
-        loaded = yaml.load(values.read_text(), Loader=yaml.CSafeLoader)
-        keys |= set(loaded or {})
-    return frozenset(keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ CLUSTER_TYPES = ("management-cluster", "regional-cluster")
 # Names become path components, Kubernetes labels and namespaces: an RFC 1123 label is safe in all three.
 SLUG = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 AWS_REGION = r"[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}"
-ACCOUNT = r"[0-9]{12}|ssm:///[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*"
+ACCOUNT = r"[0-9]{12}|ssm://(/(?!\.\.?(/|$))[A-Za-z0-9_.-]+)+"
 COMMIT = r"[0-9a-f]{40}"
 
 
@@ -55,9 +56,10 @@ REGION = Text(AWS_REGION, "an AWS region such as us-east-1")
 ACCOUNT_ID = Text(ACCOUNT, "12 digits in quotes, or ssm:///path/of/parameter", templated=True)
 PIN = Text(COMMIT, "a full commit hash: 40 lower-case hexadecimal digits, in quotes")
 
-_TERRAFORM = Field(
-    Tree(("_generated", "delete", "management_cluster_account_ids")), "Terraform variables; inner levels win"
-)
+_RENDERED = ("_generated", "delete", "management_cluster_account_ids")
+_TERRAFORM = Field(Tree(_RENDERED), "Terraform variables; inner levels win")
+# A management cluster gets who it is from its entry, over all variables: here they could never take effect.
+_IDENTITY = ("account_id", "alias", "cluster_id", "regional_aws_account_id")
 
 
 def _values(*cluster_types: str) -> Field:
@@ -72,7 +74,7 @@ MANAGEMENT_CLUSTER = Record(
         "cluster_id": Field(CLUSTER_ID, "name of the cluster, unique in its region; also its Maestro consumer", True),
         "account_id": Field(ACCOUNT_ID, "AWS account of this cluster", True),
         "delete": Field(Flag(), "marks the cluster for destruction; needed before its entry may go"),
-        "terraform_vars": _TERRAFORM,
+        "terraform_vars": Field(Tree(_RENDERED + _IDENTITY), "Terraform variables of this cluster only"),
         "values": _values("management-cluster"),
     }
 )
@@ -87,6 +89,10 @@ REGION_DEPLOYMENT = Record(
             Record({kind: Field(PIN, f"commit whose charts a {kind} runs") for kind in CLUSTER_TYPES}),
             "pins; without one a cluster follows the live revision",
         ),
+        "values_revision": Field(
+            Record({kind: Field(PIN, f"commit whose rendered values a {kind} gets") for kind in CLUSTER_TYPES}),
+            "pins of rendered values; without one they follow the live revision, also where the charts are pinned",
+        ),
         "delete": Field(Flag(), "marks the region for destruction; needed before its entry may go"),
         "management_clusters": Field(Many(MANAGEMENT_CLUSTER), "the region's management clusters"),
         "terraform_vars": _TERRAFORM,
@@ -98,6 +104,7 @@ SECTOR = Record(
     {
         "name": Field(NAME, "name that region deployments refer to", True),
         "environment": Field(NAME, "directory and label; the sector's name when absent"),
+        "require_values_revision": Field(Flag(), "refuse regions whose charts are pinned and whose values are not"),
         "terraform_vars": _TERRAFORM,
         "values": _values(*CLUSTER_TYPES),
     }
@@ -116,15 +123,17 @@ CONFIGURATION = Record(
 _ELSEWHERE = {
     "shards": "shards is the older layout: declare region_deployments with name, aws_region, sector and account_id",
     "config_revision": "config_revision belongs to a region deployment: pins are not inherited",
+    "values_revision": "values_revision belongs to a region deployment: pins are not inherited",
+    "require_values_revision": "require_values_revision belongs to a sector",
     "environment": "environment belongs to a sector",
 }
 
 
-def check(document: Document, node: Node, kind: Any, path: str = "") -> None:
-    """Adds every fault of shape to the document's problems."""
+def check(document: Document, node: Node, kind: Any, path: str = "", leave: Collection[int] = ()) -> None:
+    """Adds every fault of shape to the document's problems. `leave` are ids of children that are checked elsewhere."""
     match kind:
         case Record():
-            _check_record(document, node, kind, path)
+            _check_record(document, node, kind, path, leave)
         case Many(item):
             if node.value is None:
                 return
@@ -142,7 +151,7 @@ def check(document: Document, node: Node, kind: Any, path: str = "") -> None:
             _check_text(document, node, kind, path)
 
 
-def _check_record(document: Document, node: Node, record: Record, path: str) -> None:
+def _check_record(document: Document, node: Node, record: Record, path: str, leave: Collection[int]) -> None:
     if not path and node.value is None:
         document.problem(node, "is empty")
         return
@@ -153,11 +162,13 @@ def _check_record(document: Document, node: Node, record: Record, path: str) -> 
         return
     prefix = f"{path}." if path else ""
     for key, child in node.value.items():
+        if id(child) in leave:
+            continue
         if field := record.fields.get(key):
             check(document, child, field.kind, prefix + key)
         else:
             hint = did_you_mean(key, record.fields)
-            message = _ELSEWHERE.get(key) if "did you mean" not in hint else None
+            message = _ELSEWHERE.get(key)
             document.problem(
                 node.keys.get(key, (node.line, node.column)), message or f"unknown key {prefix}{key}{hint}"
             )
@@ -242,11 +253,11 @@ def _schema_of(kind: Any) -> dict[str, Any]:
                 return schema | {"required": required}
             return schema | {"type": ["object", "null"]}
         case Many(item):
-            return {"type": "array", "items": _schema_of(item)}
+            return {"type": ["array", "null"], "items": _schema_of(item)}
         case Tree(reserved):
             return {"type": ["object", "null"], "properties": dict.fromkeys(reserved, False)}
         case Flag():
-            return {"type": "boolean"}
+            return {"type": ["boolean", "null"]}
         case Text(pattern, _, templated):
             return {"type": "string", "pattern": f"^({pattern}|.*\\{{\\{{.*)$" if templated else f"^({pattern})$"}
     raise AssertionError(kind)

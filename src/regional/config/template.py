@@ -17,8 +17,8 @@ import msgspec
 
 from regional.config.problems import did_you_mean
 
-_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_BODY = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|\s*default\(\s*(.*?)\s*\)\s*)?", re.DOTALL)
+MAX_EXPRESSION = 256  # characters between the braces
+_BODY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|\s*default\((.*)\))?", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^'\\]*)'")
 
 
@@ -48,9 +48,9 @@ def fill(text: str, names: Mapping[str, Any], known: frozenset[str]) -> Any:
 def _parts(text: str) -> tuple[str | _Reference, ...]:
     parts: list[str | _Reference] = []
     end = 0
-    for found in _EXPRESSION.finditer(text):
-        parts += [text[end : found.start()], _reference(found[1])]
-        end = found.end()
+    while (start := text.find("{{", end)) >= 0 and (stop := text.find("}}", start)) >= 0:
+        parts += [text[end:start], _reference(text[start + 2 : stop])]
+        end = stop + 2
     parts.append(text[end:])
     if any(isinstance(part, str) and ("{{" in part or "}}" in part) for part in parts):
         raise TemplateError("has {{ without }} (or the reverse)")
@@ -58,20 +58,27 @@ def _parts(text: str) -> tuple[str | _Reference, ...]:
 
 
 def _reference(body: str) -> _Reference:
-    found = _BODY.fullmatch(body)
+    if len(body) > MAX_EXPRESSION:
+        raise TemplateError(
+            f"{{{{{body[:20]}… is no template: what stands between braces is at most {MAX_EXPRESSION} characters"
+        )
+    found = _BODY.fullmatch(body.strip())
     if not found:
         raise TemplateError(
             f"{{{{{body}}}}} is not a template: only {{{{ name }}}} and {{{{ name | default(value) }}}} are"
         )
     name, raw = found.groups()
-    return _Reference(name, raw is not None, None if raw is None else _literal(raw))
+    return _Reference(name, raw is not None, None if raw is None else _literal(raw.strip()))
 
 
 def _literal(raw: str) -> str | int | float | bool | None:
     if quoted := _SINGLE_QUOTED.fullmatch(raw):
         return quoted[1]
     try:
-        return msgspec.json.decode(raw.encode(), type=str | int | float | bool | None)
+        found = msgspec.json.decode(raw.encode(), type=str | int | float | bool | None)
+        if isinstance(found, int) and found.bit_length() > 63:
+            raise TemplateError(f"default({raw[:20]}) does not fit in 64 bits: quote it")
+        return found
     except msgspec.DecodeError:
         raise TemplateError(f"default({raw}) needs a literal: 'text', a number, true, false or null") from None
 

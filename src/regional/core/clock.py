@@ -65,4 +65,4 @@ class ManualClock:
 
 def rfc3339(moment: datetime) -> str:
     """Kubernetes' form: UTC, whole seconds, `Z`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).isoformat()[:19] + "Z"  # strftime is ten times slower

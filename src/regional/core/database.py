@@ -25,6 +25,7 @@ PROBE_SECONDS = 15.0  # for a peer that vanished without closing its side
 # A process that stands still in the middle of a transaction must not keep others from its locks for ever.
 _LIMITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "15s"}
 _FILES = {"host": "db.host", "port": "db.port", "database": "db.name", "user": "db.user", "password": "db.password"}
+Work = Callable[[asyncpg.Connection], Coroutine[Any, Any, None]]
 _FAILURES = (
     *(OSError, TimeoutError, ValueError),
     *(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError),
@@ -72,13 +73,14 @@ class Database:
         self.dependency = Dependency("database")
         self.pool: asyncpg.Pool | None = None
 
-    async def keep_connected(self) -> None:
+    async def keep_connected(self, prepare: Work | None = None) -> None:
+        """`prepare` has each connection first: a database that was away may come back without its tables."""
         backoff = Backoff()
         while True:
             still_wanted()
             try:
                 credentials = read_credentials(self._directory)
-                guard = await asyncpg.connect(**msgspec.to_builtins(credentials), **self._options)
+                guard = await self._prepared(credentials, prepare)
             except _FAILURES as error:
                 self.dependency.down(_why(error))
                 await backoff.pause()
@@ -89,6 +91,7 @@ class Database:
                 self.pool = await asyncpg.create_pool(
                     **msgspec.to_builtins(credentials),
                     **self._options | {"server_settings": settings, "min_size": 0, "max_size": 8, "reset": _as_it_is},
+                    connection_class=_Connection,
                 )
                 self.dependency.up(f"database {credentials.database}")
                 self.dependency.down(await _until_lost(guard))
@@ -98,7 +101,17 @@ class Database:
                 self.pool = None
                 guard.terminate()
 
-    async def once_connected(self, work: Callable[[asyncpg.Connection], Coroutine[Any, Any, None]]) -> None:
+    async def _prepared(self, credentials: Credentials, prepare: Work | None) -> asyncpg.Connection:
+        connection = await asyncpg.connect(**msgspec.to_builtins(credentials), **self._options)
+        try:
+            if prepare is not None:
+                await prepare(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def once_connected(self, work: Work) -> None:
         """Wait for the database as long as it takes, then do one piece of work."""
         backoff = Backoff()
         while True:
@@ -116,7 +129,7 @@ class Database:
             finally:
                 connection.terminate()
 
-    async def keep_session(self, work: Callable[[asyncpg.Connection], Coroutine[Any, Any, None]]) -> None:
+    async def keep_session(self, work: Work) -> None:
         """A connection of its own for work that needs one (LISTEN, locks of a session); both start again when lost."""
         backoff = Backoff()
         said = ""
@@ -143,6 +156,18 @@ class Database:
                 backoff.reset()
                 said = ""
             await backoff.pause()
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    async def _do_execute(self, *arguments: Any, **options: Any) -> Any:
+        """A pool that is closed between the two steps of a statement leaves asyncpg without its own protocol, which
+        nobody who bears with lost connections would foresee."""
+        try:
+            return await super()._do_execute(*arguments, **options)
+        except AttributeError:
+            if self.is_closed():
+                raise asyncpg.InterfaceError("the connection was closed in the middle of a statement") from None
+            raise
 
 
 def still_wanted() -> None:
@@ -190,11 +215,14 @@ async def _until_lost(guard: asyncpg.Connection) -> str:
     lost = asyncio.Event()
     guard.add_termination_listener(lambda _: lost.set())
     while not guard.is_closed():
+        # Not wait_for: on Python 3.11 it loses a cancellation that comes together with what was waited for.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(lost.wait(), PROBE_SECONDS)
+            async with asyncio.timeout(PROBE_SECONDS):
+                await lost.wait()
             break
         try:
-            await asyncio.wait_for(guard.execute("SELECT 1"), 5)
+            async with asyncio.timeout(5):
+                await guard.execute("SELECT 1")
         except _FAILURES as error:
             return _why(error)
     return "the server closed the connection"

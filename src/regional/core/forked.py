@@ -7,6 +7,7 @@ put on disk (state file), and only then does it become what was asked for.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import logging
 import os
@@ -14,8 +15,9 @@ import random
 import shutil
 import signal
 import sys
+import termios
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from regional.core import process_title
@@ -25,12 +27,14 @@ from regional.core.spawn import SpawnRequest, publish, write_exit
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # a shell's codes
 
 
-def become(request: SpawnRequest, ready: int, entry: Callable[[list[str]], int]) -> NoReturn:
+def become(
+    request: SpawnRequest, ready: int, entry: Callable[[list[str]], int], streams: Sequence[int] = ()
+) -> NoReturn:
     """Never returns and never raises: whatever happens ends in os._exit with an exit file."""
-    code = 1
+    code, problem = 1, ""
     try:
         try:
-            _detach(request, ready)
+            _detach(request, ready, streams)
         except OSError as error:
             os.write(ready, f"cannot set up the process: {error}".encode())
             os._exit(1)
@@ -40,18 +44,18 @@ def become(request: SpawnRequest, ready: int, entry: Callable[[list[str]], int])
             os.close(ready)
             code = _run(request, entry)
         else:
-            code = _execute(request)
+            code, problem = _execute(request)
     except BaseException:
         with contextlib.suppress(OSError):
             os.write(2, traceback.format_exc().encode())
     finally:
         if request.exit_file:
             with contextlib.suppress(OSError):
-                write_exit(request.exit_file, code)
+                write_exit(request.exit_file, code, problem=problem)
         os._exit(code)
 
 
-def _detach(request: SpawnRequest, ready: int) -> None:
+def _detach(request: SpawnRequest, ready: int, streams: Sequence[int]) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -63,15 +67,20 @@ def _detach(request: SpawnRequest, ready: int) -> None:
     os.umask(0o022)
     os.environ.clear()
     os.environ.update(request.env)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    output = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if request.log else null
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    for standard, descriptor in enumerate(streams if request.streams else _log_streams(request)):
+        os.dup2(descriptor, standard)
+    if request.terminal:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.closerange(3, ready)
     os.closerange(ready + 1, os.sysconf("SC_OPEN_MAX"))
     os.chdir(request.cwd)
     random.seed()
+
+
+def _log_streams(request: SpawnRequest) -> tuple[int, int, int]:
+    null = os.open(os.devnull, os.O_RDWR)
+    output = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if request.log else null
+    return null, output, output
 
 
 def _claim(state_file: str) -> bool:
@@ -113,18 +122,19 @@ def _exit_code(stop: SystemExit) -> int:
     return 1
 
 
-def _execute(request: SpawnRequest) -> int:
+def _execute(request: SpawnRequest) -> tuple[int, str]:
+    """Returns only if there is nothing to run: a shell's exit code, and why."""
     program = shutil.which(request.argv[0], path=request.env.get("PATH", os.defpath))
-    if program is None:
-        os.write(2, f"{request.argv[0]}: no such program on this pod's PATH\n".encode())
-        return _NOT_FOUND
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    try:
-        os.execve(program, request.argv, request.env)
-    except OSError as error:
-        os.write(2, f"{program}: {error.strerror}\n".encode())
-    return _NOT_EXECUTABLE
+    code, problem = _NOT_FOUND, f"{request.argv[0]}: no such program on this pod's PATH"
+    if program is not None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        try:
+            os.execve(program, request.argv, request.env)
+        except OSError as error:
+            code, problem = _NOT_EXECUTABLE, f"{program}: {error.strerror}"
+    os.write(2, f"{problem}\n".encode())
+    return code, problem
 
 
 def _short_name(argv: list[str]) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from regional.core.memory import give_back_once_settled
+
 T = TypeVar("T")
 
 try:
@@ -100,4 +102,5 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """asyncio.run on our loop."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        give_back_once_settled(runner.get_loop())
         return runner.run(coroutine)

@@ -13,20 +13,23 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import socket
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import yaml
 from awscrt import io, mqtt5
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
 from regional.core.loop import lookup
 from regional.core.mounts import mounted
+from regional.core.pace import Pace
 from regional.core.role import Backoff, Dependency
 
 log = logging.getLogger(__name__)
@@ -54,14 +57,34 @@ class Topics(msgspec.Struct, frozen=True, rename="camel"):
     agent_events: str
 
 
+class Profile(msgspec.Struct, frozen=True):
+    """What one connection to a broker may send. What is beyond it AWS IoT Core discards, without a word to a client."""
+
+    largest: int = 0
+    """Bytes of one message's payload; 0: as many as it is configured to take."""
+    messages: int = 0
+    """In a second; 0: no limit."""
+    size: int = 0
+    """Bytes in a second."""
+
+
+PROFILES = {"plain": Profile(), "aws-iot": Profile(largest=128 * 1024, messages=100, size=512 * 1000)}
+_AWS_IOT = re.compile(r"\.iot\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
+
+
 class BrokerConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """The file that Maestro's server and agent are given: `brokerHost`, certificate files, topics."""
+    """The file that Maestro's server and agent are given: `brokerHost`, certificate files, topics. Additions of
+    ours are what client ids begin with (regions whose clusters are called alike may share an account of AWS IoT), and
+    the profile."""
 
     broker_host: str
     ca_file: str
     client_cert_file: str
     client_key_file: str
     topics: Topics
+    client_id_prefix: str = ""
+    broker_profile: Literal["", "plain", "aws-iot"] = ""
+    """What the broker allows; "": what its name says."""
 
     @property
     def host(self) -> str:
@@ -70,6 +93,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def port(self) -> int:
         return int(self.broker_host.rpartition(":")[2])
+
+    @property
+    def profile(self) -> Profile:
+        return PROFILES[self.broker_profile or ("aws-iot" if _AWS_IOT.search(self.host) else "plain")]
 
 
 def read_config(path: str | Path) -> BrokerConfig:
@@ -93,12 +120,30 @@ def common_name(certificate_pem: bytes) -> str:
     return str(names[0].value)
 
 
+def _checked_pair(certificate_pem: bytes, key_pem: bytes) -> str:
+    """The certificate's digest. Files that are just being replaced may be of two pairs, which awscrt would not say."""
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    try:
+        key = serialization.load_pem_private_key(key_pem, None)
+    except TypeError:
+        raise ValueError("the client key is encrypted") from None
+    if key.public_key() != certificate.public_key():
+        raise ValueError("the client certificate and the client key do not belong together")
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def _check_files(config: BrokerConfig) -> None:
+    """Raises OSError, ValueError."""
+    _checked_pair(mounted(config.client_cert_file).read_bytes(), mounted(config.client_key_file).read_bytes())
+    x509.load_pem_x509_certificates(mounted(config.ca_file).read_bytes())
+
+
 class Broker:
     """`topics(config)` says what to subscribe to; `receive` is called on the role's loop.
 
     `ready` is called after each successful subscribing: nothing was received since the session before ended. The
-    client id is the certificate's name. With `replica` (a pod's name) it is that name and the replica's, because
-    two sessions with one id throw each other out.
+    client id is the certificate's name, after the configured prefix. With `replica` (a pod's name) it is that name and
+    the replica's, because two sessions with one id throw each other out.
     """
 
     def __init__(
@@ -123,6 +168,10 @@ class Broker:
         self.client: mqtt5.Client | None = None
         self.config: BrokerConfig | None = None
         """What the session was made with; None before the first."""
+        self.pace: Pace | None = None
+        """None if the broker takes whatever comes."""
+        self.certificate_id = ""
+        """SHA-256 of the certificate that the session was made with: what AWS IoT calls its id."""
 
     @property
     def connected(self) -> bool:
@@ -133,6 +182,8 @@ class Broker:
         while True:
             config, options, made_from = await self._prepared()
             self.config = self._config = config
+            profile = config.profile
+            self.pace = Pace(profile.messages, profile.size) if profile.messages else None
             self._ending = False
             self._stopped.clear()
             self.client = mqtt5.Client(options)
@@ -147,7 +198,8 @@ class Broker:
         self._ending = True
         client.stop(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.NORMAL_DISCONNECTION))
         try:
-            await asyncio.wait_for(self._stopped.wait(), 0.5)
+            async with asyncio.timeout(0.5):
+                await self._stopped.wait()
         except TimeoutError:
             log.warning("the broker session did not end in time")
 
@@ -158,6 +210,9 @@ class Broker:
 
         awscrt's future of a refused publish resolves like any other: only the reason code tells.
         """
+        properties = list(properties)
+        if self.pace is not None:
+            await self.pace.turn(_length(topic, payload, properties))
         if self.client is None or self._ending:
             raise NotPublished("no session with the broker")
         packet = mqtt5.PublishPacket(
@@ -168,7 +223,10 @@ class Broker:
             user_properties=[mqtt5.UserProperty(name, value) for name, value in properties],
         )
         settled: asyncio.Future[mqtt5.PublishCompletionData] = self._loop.create_future()
-        future = self.client.publish(packet)
+        try:
+            future = self.client.publish(packet)
+        except RuntimeError as error:  # no packet of MQTT: a property is too long, or holds what no text may
+            raise NotPublished(f"a message for {topic} is not possible: {error}", _UNKNOWN_REFUSAL) from None
         future.add_done_callback(lambda done: self._hand_over(_settle, settled, done))
         try:
             puback = (await settled).puback
@@ -198,15 +256,26 @@ class Broker:
         return hashlib.sha256(b"\0".join(mounted(file).read_bytes() for file in files)).hexdigest()
 
     async def _until_changed(self, config: BrokerConfig, made_from: str) -> None:
+        """Until there is something else that a session can be made of: a file that is half replaced, or wrong, costs
+        nobody the session that works."""
+        complaint = ""
         while True:
             await asyncio.sleep(_CHANGE_SECONDS)
-            with contextlib.suppress(OSError):  # in the middle of being replaced
+            try:
                 if self._digest(config) != made_from:
+                    _check_files(read_config(self._config_file))
                     return
+                complaint = ""
+            except (OSError, ValueError) as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    log.warning("the broker's session goes on with its former files", extra={"reason": complaint})
 
     def _options(self, config: BrokerConfig) -> mqtt5.ClientOptions:
         certificate = mounted(config.client_cert_file).read_bytes()
-        tls = io.TlsContextOptions.create_client_with_mtls(certificate, mounted(config.client_key_file).read_bytes())
+        key = mounted(config.client_key_file).read_bytes()
+        self.certificate_id = _checked_pair(certificate, key)
+        tls = io.TlsContextOptions.create_client_with_mtls(certificate, key)
         tls.override_default_trust_store(mounted(config.ca_file).read_bytes())
         group = io.EventLoopGroup(1)
         return mqtt5.ClientOptions(
@@ -214,7 +283,9 @@ class Broker:
             port=config.port,
             bootstrap=io.ClientBootstrap(group, io.DefaultHostResolver(group)),
             tls_ctx=io.ClientTlsContext(tls),
-            connect_options=mqtt5.ConnectPacket(client_id=self._client_id(certificate), keep_alive_interval_sec=60),
+            connect_options=mqtt5.ConnectPacket(
+                client_id=config.client_id_prefix + self._client_id(certificate), keep_alive_interval_sec=60
+            ),
             session_behavior=mqtt5.ClientSessionBehaviorType.CLEAN,
             offline_queue_behavior=mqtt5.ClientOperationQueueBehaviorType.FAIL_ALL_ON_DISCONNECT,
             min_reconnect_delay_ms=100,
@@ -293,6 +364,11 @@ def _send_at_once(port: int) -> None:
             with socket.socket(fileno=os.dup(descriptor)) as found:
                 if found.family in (socket.AF_INET, socket.AF_INET6) and found.getpeername()[1] == port:
                     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _length(topic: str, payload: bytes, properties: Iterable[tuple[str, str]]) -> int:
+    """Of a message on the wire, or a little more."""
+    return 64 + len(topic) + len(payload) + sum(5 + len(name) + len(value.encode()) for name, value in properties)
 
 
 def _settle(settled: asyncio.Future[Any], done: Any) -> None:

@@ -4,7 +4,7 @@ costs well under a millisecond, and every client we care about takes them."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -76,6 +76,36 @@ def issue(
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     return KeyPair(builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(), pem)
+
+
+def sign_client_request(authority: KeyPair, request: bytes, seconds: int, usages: Collection[str]) -> str:
+    """The certificate (PEM) that a PKCS#10 request asks for, for a client: its subject, key and alternative names,
+    and no other of its wishes. It does not outlive the authority."""
+    asked = x509.load_pem_x509_csr(request)
+    issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
+    signer = serialization.load_pem_private_key(authority.key.encode(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    now = datetime.now(UTC)
+    signature, encipherment = "digital signature" in usages, "key encipherment" in usages
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(asked.subject)
+        .issuer_name(issuer.subject)
+        .public_key(asked.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(min(now + timedelta(seconds=seconds), issuer.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    if signature or encipherment:
+        rest = (False,) * 6
+        builder = builder.add_extension(x509.KeyUsage(signature, False, encipherment, *rest), critical=True)
+    for extension in asked.extensions:
+        if isinstance(extension.value, x509.SubjectAlternativeName):
+            builder = builder.add_extension(extension.value, critical=False)
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
 def belong_together(pair: KeyPair) -> bool:

@@ -69,7 +69,8 @@ class ProcessRef(msgspec.Struct, frozen=True):
         if not self.signal(first):
             return True
         try:
-            await asyncio.wait_for(self.wait(), grace)
+            async with asyncio.timeout(grace):
+                await self.wait()
             return True
         except TimeoutError:
             self.signal(SIGKILL)

@@ -13,27 +13,43 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from regional.core.clock import Clock, SystemClock
+from regional.core.queue_metrics import QueueStats, show
 
 K = TypeVar("K", bound=Hashable)
 log = logging.getLogger(__name__)
+SCAN_STEP = 500
+"""So many keys of a scan are added before others have their turn."""
 
 
 class WorkQueue(Generic[K]):
-    def __init__(self, clock: Clock | None = None, base: float = 0.05, cap: float = 30.0) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        base: float = 0.05,
+        cap: float = 30.0,
+        aside: Callable[[K], bool] = lambda _: False,
+    ) -> None:
+        """Keys of which `aside` is true when they are added wait in a line of their own, and the two lines take turns:
+        many of one kind do not hold up one of the other."""
         self._clock: Clock = clock or SystemClock()
-        self._base, self._cap = base, cap
-        self._waiting: dict[K, None] = {}
-        self._running: set[K] = set()
+        self._base, self._cap, self._is_aside = base, cap, aside
+        self._waiting: dict[K, float] = {}  # since when
+        self._aside: dict[K, float] = {}
+        self._turn = False
+        self._running: dict[K, float] = {}
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
         self._timers: dict[K, tuple[float, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
+        self.stats = QueueStats()
 
     def add(self, key: K) -> None:
         if key in self._running:
             self._again.add(key)
-        else:
-            self._waiting[key] = None
+        elif key not in self._waiting and key not in self._aside:
+            line = self._aside if self._is_aside(key) else self._waiting
+            line[key] = self._clock.monotonic()
+            self.stats.added += 1
             self._wake.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -54,19 +70,24 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
     async def take(self) -> K:
-        while not self._waiting:
+        while not len(self):
             self._wake.clear()
             await self._wake.wait()
-        key = next(iter(self._waiting))
-        del self._waiting[key]
-        self._running.add(key)
+        self._turn = not self._turn
+        line = self._aside if self._aside and (self._turn or not self._waiting) else self._waiting
+        key = next(iter(line))
+        self._running[key] = now = self._clock.monotonic()
+        self.stats.waited_seconds += now - line.pop(key)
         if (pending := self._timers.pop(key, None)) is not None:
             pending[1].cancel()
         return key
 
     def done(self, key: K, *, failed: bool = False) -> None:
-        self._running.discard(key)
+        self.stats.passes += 1
+        now = self._clock.monotonic()
+        self.stats.worked_seconds += now - self._running.pop(key, now)
         if failed:
+            self.stats.failed += 1
             count = self._failures[key] = self._failures.get(key, 0) + 1
             self.add_after(key, min(self._cap, self._base * 2 ** min(count, 16)))
         else:
@@ -81,7 +102,7 @@ class WorkQueue(Generic[K]):
         self._timers.clear()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._aside)
 
 
 async def run_workers(
@@ -112,13 +133,18 @@ async def run_workers(
                 queue.done(key)
                 if again is not None:
                     queue.add_after(key, again)
+            # A pass that finds nothing to do never waits: ten thousand of them in a row must not hold up the loop.
+            await asyncio.sleep(0)
 
     async def scan() -> None:
         while resync is not None:
             await clock.sleep(resync_seconds)
-            for key in resync():
+            for count, key in enumerate(list(resync()), start=1):
                 queue.add(key)
+                if count % SCAN_STEP == 0:
+                    await asyncio.sleep(0)
 
+    unshow = show(name, queue.stats, queue.__len__)
     tasks = [asyncio.create_task(work()) for _ in range(workers)]
     if resync is not None:
         tasks.append(asyncio.create_task(scan()))
@@ -130,3 +156,4 @@ async def run_workers(
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks, return_exceptions=True)
         queue.close()
+        unshow()

@@ -91,7 +91,6 @@ async def run_role(
 ) -> None:
     """Until SIGTERM. `says` (what the role now does) is logged each time that everything has come to be connected."""
     stop = stop_event()
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its start and stop are said by the role
     checks: dict[str, Check] = {dependency.name: dependency.check for dependency in dependencies}
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(serving(health_app(checks), settings.pod_ip, settings.health_port))

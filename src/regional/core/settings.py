@@ -20,6 +20,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def load(kind: type[T], argv: Sequence[str], environ: Mapping[str, str] | None = None) -> T:
     environ = os.environ if environ is None else environ
+    if "-h" in argv or "--help" in argv:
+        print_help(kind)
+        raise SystemExit(0)
     hints = get_type_hints(kind)
     given: dict[str, Any] = {}
     problems: list[str] = []
@@ -60,6 +63,14 @@ def _convert(raw: str, hint: Any) -> Any:
     if hint == list[str]:
         return [part.strip() for part in raw.split(",") if part.strip()]
     return msgspec.convert(raw, hint, strict=False)
+
+
+def print_help(kind: type[msgspec.Struct]) -> None:
+    print("Flags, each also a variable of the environment (--log-level is LOG_LEVEL):")
+    rows = describe(kind)
+    width = max((len(flag) for flag, _ in rows), default=0)
+    for flag, text in rows:
+        print(f"  {flag:<{width}}  {text}")
 
 
 def describe(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:

@@ -34,12 +34,15 @@ class SpawnRequest(msgspec.Struct):
     exit_file: str = ""
     state_file: str = ""
     title: str = ""
+    streams: bool = False  # three descriptors come with the request: its standard input, output and error
+    terminal: bool = False  # they are a terminal, which becomes the process's own
 
 
 class ExitStatus(msgspec.Struct):
     code: int
     signal: int = 0
     finished: str = ""  # RFC 3339
+    problem: str = ""  # why it never came to run
 
 
 class SpawnError(Exception):
@@ -61,6 +64,22 @@ async def spawn(socket_path: Path, request: SpawnRequest) -> ProcessRef:
         line = await reader.readline()
     finally:
         writer.close()
+    return _parse(line)
+
+
+async def spawn_with(socket_path: Path, request: SpawnRequest, streams: tuple[int, int, int]) -> ProcessRef:
+    """Like `spawn`, for a process that reads and writes the asker's own descriptors (they may be closed after)."""
+    loop = asyncio.get_running_loop()
+    request.streams = True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.setblocking(False)
+        await loop.sock_connect(connection, str(socket_path))
+        # Descriptors travel with the first byte; the rest may be longer than the socket's buffer.
+        socket.send_fds(connection, [b" "], streams)
+        await loop.sock_sendall(connection, msgspec.json.encode(request) + b"\n")
+        line = b""
+        while not line.endswith(b"\n") and (data := await loop.sock_recv(connection, 1 << 16)):
+            line += data
     return _parse(line)
 
 
@@ -114,9 +133,9 @@ def timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write_exit(path: str, code: int, signal: int = 0) -> None:
+def write_exit(path: str, code: int, signal: int = 0, problem: str = "") -> None:
     """First writer wins: the child's own word is better than what its parent sees."""
-    publish(path, {"code": code, "signal": signal, "finished": timestamp()})
+    publish(path, {"code": code, "signal": signal, "finished": timestamp(), "problem": problem})
 
 
 def publish(path: str, value: dict[str, int | str]) -> bool:

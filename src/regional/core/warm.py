@@ -24,6 +24,7 @@ import msgspec
 from regional.core import process_title
 from regional.core.forked import become
 from regional.core.logs import setup_logging
+from regional.core.packing import fill_holes
 from regional.core.problems import UserError
 from regional.core.settings import load
 from regional.core.spawn import SpawnRequest, read_state, write_exit
@@ -82,6 +83,7 @@ MODULES = (
     "regional.cli.serve",
 )
 _REQUEST_LIMIT = 4 << 20
+_STREAMS = 3
 Entry = Callable[[list[str]], int]
 
 
@@ -101,6 +103,7 @@ class _Child(msgspec.Struct):
 class _Client(msgspec.Struct):
     connection: socket.socket
     received: bytearray
+    descriptors: list[int]  # sent along, for the next request
 
 
 class WarmParent:
@@ -141,15 +144,16 @@ class WarmParent:
         except OSError:
             return
         connection.setblocking(False)
-        self._selector.register(connection, selectors.EVENT_READ, _Client(connection, bytearray()))
+        self._selector.register(connection, selectors.EVENT_READ, _Client(connection, bytearray(), []))
 
     def _receive(self, client: _Client) -> None:
         try:
-            data = client.connection.recv(1 << 16)
+            data, descriptors, _, _ = socket.recv_fds(client.connection, 1 << 16, _STREAMS)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, descriptors = b"", []
+        client.descriptors += descriptors
         client.received += data
         while (end := client.received.find(b"\n")) >= 0:
             line = bytes(client.received[:end])
@@ -161,16 +165,21 @@ class WarmParent:
         if not data:
             self._selector.unregister(client.connection)
             client.connection.close()
+            _close(client.descriptors)
 
     def _answer(self, client: _Client, line: bytes) -> None:
         try:
             request = msgspec.json.decode(line, type=SpawnRequest)
             if not request.argv:
                 raise ValueError("argv is empty")
-            answer = self._spawn(request)
+            if request.streams and len(client.descriptors) != _STREAMS:
+                raise ValueError(f"{_STREAMS} descriptors are needed, {len(client.descriptors)} came")
+            answer = self._spawn(request, client.descriptors)
         except (msgspec.MsgspecError, ValueError, OSError) as error:
             answer = {"error": f"cannot spawn: {error}"}
             log.warning("request refused", extra={"reason": str(error)})
+        finally:
+            _close(client.descriptors)
         self._reply(client, answer)
 
     @staticmethod
@@ -180,14 +189,14 @@ class WarmParent:
         except OSError:
             log.info("asker left before the answer", extra=dict(answer))
 
-    def _spawn(self, request: SpawnRequest) -> dict[str, int | str]:
+    def _spawn(self, request: SpawnRequest, streams: list[int]) -> dict[str, int | str]:
         if request.state_file and (existing := read_state(Path(request.state_file))):
             return {"pid": existing.pid, "start": existing.start}
         began = time.perf_counter()
         ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            become(request, ready_write, self._entry)  # does not return
+            become(request, ready_write, self._entry, streams)  # does not return
         os.close(ready_write)
         child = _Child(_start_of(pid), request.exit_file, request.state_file, request.title)
         self._children[pid] = child
@@ -229,6 +238,11 @@ class WarmParent:
             write_exit(child.exit_file, code, number)
         except OSError as error:  # its directory was removed meanwhile
             log.info("no exit file", extra={"pid": pid, "reason": str(error)})
+
+
+def _close(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _start_of(pid: int) -> int:
@@ -274,6 +288,7 @@ def main(argv: list[str]) -> int:
     entry: Entry = getattr(importlib.import_module(module), function)
     warm_up(settings.modules or MODULES)
     gc.collect()
+    fill_holes()
     gc.freeze()
     process_title.set_name("warm")
     log.info("imports done", extra={"seconds": round(time.perf_counter() - began, 2)})

@@ -17,7 +17,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from regional.core.problems import Problem
+from regional.core.queue_metrics import exposition
 
+KEEP_ALIVE_SECONDS = 75
+"""For a connection that is idle: longer than clients and load balancers do, because who closes first must not be the
+server. A request that meets a closing connection fails, and not every request may be repeated."""
 Check = Callable[[], Awaitable[str]]  # returns "" when well, else one sentence that says what is missing
 
 
@@ -36,7 +40,8 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # renews the Date header
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._leaving.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self._leaving.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -56,7 +61,7 @@ async def serving(
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=3,
-        **options,
+        **{"timeout_keep_alive": KEEP_ALIVE_SECONDS, **options},
     )
     config.load()
     if tls is not None:
@@ -72,6 +77,17 @@ async def serving(
         server.leave()
         await asyncio.wait([task], timeout=5)
         sock.close()
+        await _cut(server)
+
+
+async def _cut(server: uvicorn.Server) -> None:
+    """Connections whose peer does not answer our goodbye (TLS has one) are not left open."""
+    left = [connection for connection in server.server_state.connections if hasattr(connection, "transport")]
+    for connection in left:
+        if connection.transport is not None:
+            connection.transport.abort()
+    if left:
+        await asyncio.sleep(0)  # their sockets are closed in the loop's next turn
 
 
 def _bind(host: str, port: int) -> Any:
@@ -90,12 +106,13 @@ def _bind(host: str, port: int) -> Any:
 
 
 def health_app(checks: dict[str, Check]) -> Starlette:
-    """/healthz (the process turns), /readyz (every check passes; the body names those that do not), /metrics."""
+    """/healthz and /livez (the process turns, whatever is away), /readyz (every check passes; the body names those that
+    do not), /healthcheck (the same in the words of Maestro's own server), /metrics."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok")
 
-    async def readyz(_: Request) -> Response:
+    async def missing_now() -> dict[str, str]:
         missing = {}
         for name, check in checks.items():
             try:
@@ -104,14 +121,36 @@ def health_app(checks: dict[str, Check]) -> Starlette:
                 reason = f"{type(error).__name__}: {error}"
             if reason:
                 missing[name] = reason
-        if missing:
+        return missing
+
+    async def readyz(_: Request) -> Response:
+        if missing := await missing_now():
             return JSONResponse({"ready": False, "waitingFor": missing}, status_code=503)
         return JSONResponse({"ready": True})
 
-    async def metrics(_: Request) -> Response:
-        return Response(prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
+    async def healthcheck(_: Request) -> Response:
+        if await missing_now():
+            return JSONResponse({"status": "not ready"}, status_code=503)
+        return JSONResponse({"status": "ok"})
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
+    routes = {
+        "/healthz": healthz,
+        "/livez": healthz,
+        "/readyz": readyz,
+        "/healthcheck": healthcheck,
+        "/metrics": _metrics,
+    }
+    return Starlette(routes=[Route(path, handler) for path, handler in routes.items()])
+
+
+def metrics_app() -> Starlette:
+    """/metrics alone, for those who want it on a port of its own."""
+    return Starlette(routes=[Route("/metrics", _metrics)])
+
+
+async def _metrics(_: Request) -> Response:
+    text = prometheus_client.generate_latest() + exposition().encode()
+    return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 
 async def problem_handler(_: Request, error: Exception) -> Response:

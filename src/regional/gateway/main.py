@@ -68,7 +68,6 @@ async def serve(settings: Settings) -> None:
     aws = Dependency("aws")
     tls = _tls(settings)
     stop = stop_event()
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     asking = asyncio.create_task(keep_reaching(f"{settings.aws_endpoint}/_regional/healthz", aws))
     try:
         async with (

@@ -15,14 +15,17 @@ from regional.core.clock import Clock, SystemClock, rfc3339
 from regional.core.reconcile import WorkQueue
 from regional.gitops import appstatus
 from regional.gitops.applicationset import API_VERSION
-from regional.gitops.autosync import Healing, Retry, decide, failed_message
+from regional.gitops.autosync import decide, failed_message
 from regional.gitops.compare import UNKNOWN, Comparer, Comparison
 from regional.gitops.deletion import Deletion
+from regional.gitops.healing import Healing
 from regional.gitops.health import Health
+from regional.gitops.ignoring import ignore_problem
 from regional.gitops.inventory import Inventory
 from regional.gitops.manifests import ObjectKey
 from regional.gitops.operation import FAILED, RUNNING, SUCCEEDED
 from regional.gitops.projects import project_problem
+from regional.gitops.repo import RepoError
 from regional.gitops.sources import ComparisonError, Sources, destination_problem, sources_of
 from regional.gitops.syncing import Syncing, prepare_sync
 from regional.gitops.targets import Targets, TargetState
@@ -124,8 +127,10 @@ class ApplicationController:
         state.follows = {(s.get("repoURL") or "", s.get("targetRevision") or "HEAD") for s in sources_of(application)}
         if annotations_of(application).get(REFRESH):
             self._refresh(application)
-        problem = destination_problem(application) or project_problem(
-            application, self._projects.get(key[0], spec_of(application).get("project") or "")
+        problem = (
+            destination_problem(application)
+            or project_problem(application, self._projects.get(key[0], spec_of(application).get("project") or ""))
+            or ignore_problem(spec_of(application).get("ignoreDifferences") or ())
         )
         if problem:
             await self._invalid(application, state, problem)
@@ -208,6 +213,8 @@ class ApplicationController:
     ) -> float | None:
         """Start, continue or retry a sync; seconds until the next look is due."""
         now = self._clock.monotonic()
+        drifted = {resource.key for resource in comparison.out_of_sync()}
+        state.healing.look(drifted, now)
         running = state.syncing
         if running and (
             running.targets.revisions != targets.revisions or running.source != appstatus.source_fields(application)
@@ -215,55 +222,74 @@ class ApplicationController:
             # A newer wish replaces one that is still under way, or a bad commit would hold up the good one after it.
             running = state.syncing = None
         if running is None:
-            running = self._start(application, state, targets, comparison, conditions)
+            running = await self._start(application, state, targets, comparison, conditions)
             state.syncing = running
         if running is None:
-            wait = state.healing.wait(now)
-            return wait or None
-        if running.retry_at > now:
-            return running.retry_at - now
+            return state.healing.wait(now)
+        # A wave may wait for long, or for ever for what somebody took away: drift is not left until it is over. Nor
+        # until what failed is tried again.
+        undone = running.undone(application, comparison, state.healing.due(drifted, now))
+        state.healing.done(undone, now)
+        if running.retry_at > now and not undone:
+            return _sooner(running.retry_at - now, state.healing.wait(now))
         await running.step(application, comparison, self._comparer)
         again = self._after_step(application, running)
         if running.phase == FAILED:
             conditions.append(appstatus.condition("SyncError", failed_message(targets.revisions, running.message)))
-        return again
+        return _sooner(again, state.healing.wait(now))
 
-    def _start(
+    async def _start(
         self, application: Obj, state: AppState, targets: Targets, comparison: Comparison, conditions: list[Obj]
     ) -> Syncing | None:
         asked = application.get("operation")
-        if asked:
-            return prepare_sync(self._client, self._inventory, self._clock, application, targets, asked=asked)
         last = status_of(application).get("operationState") or {}
-        if last.get("phase") == RUNNING:
-            # The controller before us was in the middle of it.
-            asked = last.get("operation") or {}
-            return prepare_sync(self._client, self._inventory, self._clock, application, targets, asked=asked)
+        under_way = last.get("phase") == RUNNING
+        if asked or under_way:
+            refused = await self._refusal(application, asked.get("sync") or {}, targets) if asked else ""
+            asked = asked or last.get("operation") or {}
+            syncing = prepare_sync(
+                self._client, self._inventory, self._clock, application, targets, asked=asked, refused=refused
+            )
+            if under_way:
+                # The controller before us was in the middle of it.
+                syncing.go_on(last)
+            return syncing
         decision = decide(application, comparison, targets.revisions)
         if decision.refused:
             conditions.append(appstatus.condition("SyncError", decision.refused))
         if not decision.sync:
             return None
+        heal = state.healing.due(decision.heal, self._clock.monotonic())
         if decision.heal:
-            now = self._clock.monotonic()
-            if state.healing.wait(now) > 0:
+            if not heal:
                 return None
-            state.healing.done(now)
-            log.info(
-                "drift",
-                extra={"application": name_of(application), "objects": [str(r.key) for r in comparison.out_of_sync()]},
-            )
+            state.healing.done(heal, self._clock.monotonic())
+            log.info("drift", extra={"application": name_of(application), "objects": sorted(map(str, heal))})
         return prepare_sync(
-            self._client, self._inventory, self._clock, application, targets, prune=decision.prune, heal=decision.heal
+            self._client, self._inventory, self._clock, application, targets, prune=decision.prune, heal=heal
         )
+
+    async def _refusal(self, application: Obj, sync: Obj, targets: Targets) -> str:
+        """Why a sync that somebody asks for would do something else than they say; "" if it would not."""
+        if sync.get("dryRun"):
+            return "dryRun is not supported: `regionctl apps preview` tells what a commit changes"
+        named = sync.get("revisions") or [sync.get("revision")]
+        for source, revision, commit in zip(sources_of(application), named, targets.revisions.commits, strict=False):
+            try:
+                wanted = await self._sources.repositories.resolve(source["repoURL"], revision) if revision else commit
+            except RepoError as error:
+                return str(error)
+            if wanted != commit:
+                return f"cannot sync to {revision}: the Application is at {source.get('targetRevision') or 'HEAD'}"
+        return ""
 
     def _after_step(self, application: Obj, running: Syncing) -> float | None:
         if running.phase == RUNNING:
             # Health arrives as a change of an object; this is for what changes without one.
             return 10.0
-        if running.phase == SUCCEEDED:
+        if running.finished:
             return None
-        retry = Retry.of(application)
+        retry = running.retry
         if not retry.allows(running.attempt + 1):
             running.give_up()
             return None
@@ -329,6 +355,10 @@ class ApplicationController:
                 return
             raise
         self._applications.observe(written)
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
 
 
 def _wish(application: Obj) -> tuple[object, ...]:

@@ -69,7 +69,8 @@ async def evaluate(
             found = await generation.run(generator)
         except (GeneratorError, TemplateError) as error:
             raise EvaluationError("ApplicationParamsGenerationError", str(error)) from None
-        expanded += [_expand(applicationset, chosen, templating, params) for params in found]
+        plain = _without_values(chosen)
+        expanded += [_expand(applicationset, chosen, plain, templating, params) for params in found]
     if not expanded:
         warnings.append("no Applications: Argo CD takes this as success and deletes every Application of the set")
     return _without_twins(applicationset, expanded, warnings)
@@ -79,10 +80,11 @@ def _has_template(body: Any) -> bool:
     return isinstance(body, dict) and isinstance(body.get("template"), dict)
 
 
-def _expand(applicationset: Obj, template: Obj, templating: Templating, params: Params) -> Obj:
+def _expand(applicationset: Obj, template: Obj, plain: Obj, templating: Templating, params: Params) -> Obj:
+    """`plain` is the template without its valuesObject, which has rules of its own."""
     spec = spec_of(applicationset)
     try:
-        body = templating.value(_without_values(template), params)
+        body = templating.value(plain, params)
         _put_values(body, template, templating, params)
         application: Obj = {"apiVersion": API_VERSION, "kind": "Application", "metadata": {}} | body
         if patch := spec.get("templatePatch"):

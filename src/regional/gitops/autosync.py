@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass
 
 from regional.gitops.compare import OUT_OF_SYNC, Comparison, prune_allowed
+from regional.gitops.manifests import ObjectKey
 from regional.gitops.sources import Revisions
 from regional.kube.objects import Obj, spec_of, status_of
 
-HEAL_QUIET = 60.0
-HEAL_AT_ONCE = 2
-HEAL_LONGEST = 300.0
 MISSING_KIND_SECONDS = 1.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -36,16 +34,29 @@ class Retry:
 
     @classmethod
     def of(cls, application: Obj) -> Retry:
+        """For automated syncs, which the Application's policy rules."""
         policy = (spec_of(application).get("syncPolicy") or {}).get("retry")
-        if not policy:
-            return cls()
+        return cls() if policy is None else cls.said(policy)
+
+    @classmethod
+    def said(cls, policy: Obj) -> Retry:
+        """A policy without a limit allows no retry: to Argo CD an omitted number is zero."""
         backoff = policy.get("backoff") or {}
         return cls(
-            int(policy.get("limit", 5)),
+            int(policy.get("limit") or 0),
             seconds(backoff.get("duration"), 5.0),
             float(backoff.get("factor") or 2),
             seconds(backoff.get("maxDuration"), 180.0),
         )
+
+    def policy(self) -> Obj:
+        """As `operation.retry` says it, so that a controller that takes over keeps to it."""
+        backoff = {
+            "duration": f"{self.first:g}s",
+            "factor": int(self.factor),
+            "maxDuration": f"{self.longest:g}s",
+        }
+        return {"limit": self.limit, "backoff": backoff}
 
     def allows(self, attempt: int) -> bool:
         return self.limit < 0 or attempt <= self.limit
@@ -57,32 +68,10 @@ class Retry:
         return float(min(self.first * self.factor ** max(0, attempt - 1), self.longest))
 
 
-@dataclass(slots=True)
-class Healing:
-    """Drift is mended at once, unless somebody else keeps making it: then less and less often."""
-
-    count: int = 0
-    last: float = float("-inf")
-
-    def wait(self, now: float) -> float:
-        if now - self.last > max(HEAL_QUIET, 2 * self._pause()):
-            self.count = 0
-        return max(0.0, self.last + self._pause() - now)
-
-    def _pause(self) -> float:
-        if self.count < HEAL_AT_ONCE:
-            return 0.0
-        return float(min(2.0 * 3.0 ** (self.count - HEAL_AT_ONCE), HEAL_LONGEST))
-
-    def done(self, now: float) -> None:
-        self.count += 1
-        self.last = now
-
-
 @dataclass(slots=True, frozen=True)
 class Decision:
     sync: bool = False
-    heal: bool = False
+    heal: frozenset[ObjectKey] = frozenset()  # nothing but these; empty for all
     prune: bool = False
     refused: str = ""
 
@@ -93,7 +82,8 @@ def decide(application: Obj, comparison: Comparison, revisions: Revisions) -> De
         return Decision()
     prune = bool(automated.get("prune"))
     outside = comparison.out_of_sync()
-    if not any(not r.requires_pruning or (prune and r.live and prune_allowed(r.live)) for r in outside):
+    to_do = [r for r in outside if not r.requires_pruning or (prune and r.live and prune_allowed(r.live))]
+    if not to_do:
         return Decision()
     if prune and not automated.get("allowEmpty") and outside and all(r.requires_pruning for r in comparison.resources):
         return Decision(refused="auto-sync will wipe out all resources")
@@ -102,7 +92,9 @@ def decide(application: Obj, comparison: Comparison, revisions: Revisions) -> De
     state = status_of(application).get("operationState") or {}
     if state.get("phase") in ("Failed", "Error"):
         return Decision(refused=failed_message(revisions, state.get("message", "")))
-    return Decision(sync=True, heal=True, prune=prune) if automated.get("selfHeal") else Decision()
+    if not automated.get("selfHeal"):
+        return Decision()
+    return Decision(sync=True, heal=frozenset(r.key for r in to_do), prune=prune)
 
 
 def failed_message(revisions: Revisions, message: str) -> str:

@@ -168,7 +168,7 @@ class Bootstrap:
         self._report(f"plan: {len(found)} applications at {rendering.revisions}: {', '.join(map(name_of, found))}")
         return own
 
-    async def _directories(self, url: str, revision: str) -> list[str]:
+    async def _directories(self, url: str, revision: str) -> tuple[str, ...]:
         try:
             return await self._repositories.directories(url, await self._repositories.resolve(url, revision))
         except RepoError as error:
@@ -236,6 +236,8 @@ class Bootstrap:
         deployment = await self._client.get_or_none("apps/v1", "Deployment", CONTROLLER, self._identity.namespace)
         if deployment is None:
             return Health("Missing", "its Deployment does not exist")
+        if spec_of(deployment).get("replicas") == 0:
+            return Health("Missing", "its Deployment has no replicas")
         return health_of(deployment) or Health("Unknown")
 
     async def _wait_for_controller(self) -> None:

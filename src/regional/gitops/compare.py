@@ -8,18 +8,17 @@ what (the live object's content), so a cluster at rest is asked nothing.
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from regional.gitops.health import MISSING, Health, has_health, health_of, worst
-from regional.gitops.inventory import Inventory, content, digest
+from regional.gitops.ignoring import managers_of, rules_for, without_ignored
+from regional.gitops.inventory import CRD_KIND, Inventory, content, digest
 from regional.gitops.manifests import ObjectKey, tracked_by, version_part
 from regional.gitops.operation import FIELD_MANAGER
-from regional.gitops.waves import hook_phases, options_of, wave_of
+from regional.gitops.waves import hook_phases, spared, wave_of
 from regional.kube.client import ApiError, ApiUnreachable, Client
-from regional.kube.objects import Obj, annotations_of, is_deleting
+from regional.kube.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
 
 SYNCED, OUT_OF_SYNC, UNKNOWN = "Synced", "OutOfSync", "Unknown"
 IGNORE_HEALTH = "argocd.argoproj.io/ignore-healthcheck"
@@ -83,16 +82,17 @@ class Comparer:
     def __init__(self, client: Client, inventory: Inventory) -> None:
         self._client = client
         self._inventory = inventory
-        self._answers: dict[tuple[str, ObjectKey], tuple[str, str, bool]] = {}
+        self._answers: dict[tuple[str, ObjectKey], tuple[str, str, str, bool]] = {}
 
     def forget(self, application: str) -> None:
         for known in [known for known in self._answers if known[0] == application]:
             del self._answers[known]
 
-    def applied(self, application: str, target: Obj, live: Obj) -> None:
+    def applied(self, application: str, target: Obj, live: Obj, ignore: Sequence[Obj] = ()) -> None:
         """The server's answer to an apply is by definition in sync with what was applied."""
         key = ObjectKey.of(target)
-        self._answers[application, key] = (digest(target), self._inventory.content_digest(live), True)
+        rules = digest({"rules": rules_for(ignore, key)})
+        self._answers[application, key] = (digest(target), self._inventory.content_digest(live), rules, True)
 
     async def compare(self, application: str, targets: Sequence[Obj], ignore: Sequence[Obj] = ()) -> Comparison:
         wanted = [target for target in targets if not hook_phases(target)]
@@ -107,7 +107,8 @@ class Comparer:
 
         result = Comparison(list(await asyncio.gather(*(one(target) for target in wanted))))
         for key, live in sorted(self._inventory.tracked(application).items()):
-            if key in keys or key in hooks or hook_phases(live):
+            # A definition that left Git stays, with all objects of its kind; to Argo CD it is nobody's, too.
+            if key in keys or key in hooks or hook_phases(live) or key.kind == CRD_KIND:
                 continue
             result.prunable.append(live)
             result.resources.append(
@@ -131,59 +132,33 @@ class Comparer:
         return found
 
     async def _same(self, application: str, key: ObjectKey, target: Obj, live: Obj, ignore: Sequence[Obj]) -> bool:
-        asked, of = digest(target), self._inventory.content_digest(live)
+        rules = rules_for(ignore, key)
+        question = (digest(target), self._inventory.content_digest(live), digest({"rules": rules}))
         known = self._answers.get((application, key))
-        if known and known[:2] == (asked, of):
-            return known[2]
+        if known and known[:3] == question:
+            return known[3]
         try:
             predicted = await self._client.apply(target, field_manager=FIELD_MANAGER, force=True, dry_run=True)
+            managed = await self._managed(target, rules)
         except ApiUnreachable:
             raise
         except ApiError:
             # It cannot be applied as it is; the sync that follows says why.
             same = False
         else:
-            pointers = list(_pointers(ignore, key))
-            same = _without(content(predicted), pointers) == _without(content(live), pointers)
-        self._answers[application, key] = (asked, of, same)
+            wanted, there = (without_ignored(content(obj), rules, managed) for obj in (predicted, live))
+            same = wanted == there
+        self._answers[application, key] = (*question, same)
         return same
 
-
-def _pointers(ignore: Sequence[Obj], key: ObjectKey) -> Iterable[str]:
-    for rule in ignore:
-        fits = rule.get("group", "") in ("*", key.group) and rule.get("kind") in ("*", key.kind)
-        fits = fits and rule.get("name", key.name) == key.name
-        if fits and rule.get("namespace", key.namespace) == key.namespace:
-            yield from rule.get("jsonPointers") or []
-
-
-def _without(obj: Obj, pointers: Sequence[str]) -> Obj:
-    if not pointers:
-        return obj
-    trimmed = copy.deepcopy(obj)
-    for pointer in pointers:
-        drop_pointer(trimmed, pointer)
-    return trimmed
-
-
-def drop_pointer(obj: Obj, pointer: str) -> None:
-    """Remove what a JSON pointer names, if it is there."""
-    *path, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
-    place: Any = obj
-    for part in path:
-        place = _child(place, part)
-    if isinstance(place, dict):
-        place.pop(last, None)
-    elif isinstance(place, list) and last.isdigit() and int(last) < len(place):
-        del place[int(last)]
-
-
-def _child(place: Any, part: str) -> Any:
-    if isinstance(place, dict):
-        return place.get(part)
-    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
-        return place[int(part)]
-    return None
+    async def _managed(self, target: Obj, rules: Sequence[Obj]) -> Sequence[Obj]:
+        """Who manages what of the live object: asked for only if a rule wants to know, since caches do not keep it."""
+        if not managers_of(rules):
+            return ()
+        live = await self._client.get_or_none(
+            target["apiVersion"], target["kind"], name_of(target), namespace_of(target) or None
+        )
+        return ((live or {}).get("metadata") or {}).get("managedFields") or ()
 
 
 def _shared(application: str, resources: Sequence[Compared]) -> list[str]:
@@ -196,4 +171,4 @@ def _shared(application: str, resources: Sequence[Compared]) -> list[str]:
 
 
 def prune_allowed(obj: Obj) -> bool:
-    return options_of(obj).get("Prune") != "false"
+    return not spared(obj, "Prune")

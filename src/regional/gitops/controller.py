@@ -27,7 +27,7 @@ from regional.kube.client import ApiError, Client, Informer, without_managed_fie
 
 log = logging.getLogger(__name__)
 
-LOOK_AT_REFS = 0.5
+LOOK_AT_REFS = 0.2
 RESYNC = 180.0
 
 
@@ -127,7 +127,7 @@ class GitOps:
         self.applications.object_changed(key, applications)
 
     async def _follow_refs(self) -> None:
-        """Branches have no watch: look at the files that hold them, twice a second. A remote that does not answer
+        """Branches have no watch: look at the files that hold them, five times a second. A remote that does not answer
         holds up no other."""
         looking: dict[tuple[str, str], asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from regional.gitops.applicationset import API_VERSION, RESOURCES_FINALIZER
-from regional.gitops.inventory import Inventory
-from regional.gitops.waves import options_of, wave_of
+from regional.gitops.inventory import CRD_KIND, Inventory
+from regional.gitops.waves import spared, wave_of
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import (
     Obj,
@@ -37,7 +37,10 @@ class Deletion:
         ours = [f for f in finalizers_of(application) if f in (RESOURCES_FINALIZER, BACKGROUND, FOREGROUND)]
         if not ours:
             return None
-        for entry in status_of(application).get("resources") or []:
+        status = status_of(application)
+        result = (status.get("operationState") or {}).get("syncResult") or {}
+        # The second list has the hooks as well.
+        for entry in [*(status.get("resources") or []), *(result.get("resources") or [])]:
             group, version = entry.get("group", ""), entry.get("version", "v1")
             await self._inventory.ensure(f"{group}/{version}" if group else version, entry["kind"])
         left = [obj for obj in self._inventory.tracked(name_of(application)).values() if not _kept(obj)]
@@ -75,5 +78,6 @@ class Deletion:
 
 
 def _kept(obj: Obj) -> bool:
-    """Objects that ask to outlive their Application."""
-    return options_of(obj).get("Delete") == "false" or annotations_of(obj).get("helm.sh/resource-policy") == "keep"
+    """Objects that ask to outlive their Application, and definitions, with which all objects of their kind would go."""
+    asked = spared(obj, "Delete") or annotations_of(obj).get("helm.sh/resource-policy") == "keep"
+    return asked or obj["kind"] == CRD_KIND

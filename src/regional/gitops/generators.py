@@ -9,6 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -207,7 +208,7 @@ class Generation:
         repository = body.get("repoURL") or ""
         revision = body.get("revision") or "HEAD"
         every = await self._directories(repository, revision)
-        chosen = sorted((d for d in every if not is_hidden(d) and _wanted(d, patterns)), key=walk_order)
+        chosen = _chosen(tuple(every), tuple((str(p.get("path") or ""), bool(p.get("exclude"))) for p in patterns))
         return [self._values(body, self._path_params(path, body.get("pathParamPrefix")), seen) for path in chosen]
 
     def _path_params(self, path: str, prefix: str | None) -> Params:
@@ -235,16 +236,22 @@ class Generation:
         return found
 
 
-def _wanted(path: str, patterns: Sequence[Obj]) -> bool:
+@lru_cache(maxsize=64)
+def _chosen(every: tuple[str, ...], patterns: tuple[tuple[str, bool], ...]) -> list[str]:
+    """Kept, because every cluster of a type asks the same of the same commit."""
+    return sorted((path for path in every if not is_hidden(path) and _wanted(path, patterns)), key=walk_order)
+
+
+def _wanted(path: str, patterns: Sequence[tuple[str, bool]]) -> bool:
     """`exclude` wins wherever it stands; a pattern that Go cannot read is skipped, as Argo CD does."""
     included = False
-    for entry in patterns:
+    for pattern, exclude in patterns:
         try:
-            hit = path_match(entry.get("path") or "", path)
+            hit = path_match(pattern, path)
         except BadPattern:
-            log.warning("bad directory pattern skipped", extra={"pattern": entry.get("path")})
+            log.warning("bad directory pattern skipped", extra={"pattern": pattern})
             continue
-        if hit and entry.get("exclude"):
+        if hit and exclude:
             return False
         included = included or hit
     return included

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from regional.gitops.applicationset import API_VERSION
+from regional.gitops.arrival import behind, unfinished
 from regional.gitops.identity import ROOT, ClusterIdentity
 from regional.gitops.manifests import ObjectKey, tracked_by
-from regional.gitops.repo import RepoError, Repositories
-from regional.gitops.sources import sources_of
+from regional.gitops.repo import Repositories
 from regional.kube.client import Client
-from regional.kube.objects import Obj, condition_of, name_of, owner_of, spec_of, status_of, uid_of
+from regional.kube.objects import condition_of, name_of, owner_of, uid_of
 
 CONTROLLER = "argocd"
 
@@ -37,7 +37,7 @@ class Handoff:
         namespace = self._identity.namespace
         applications = {name_of(app): app for app in await self._client.list(API_VERSION, "Application", namespace)}
         root = applications.get(ROOT)
-        if root is None or (reason := await self._behind(root)):
+        if root is None or (reason := await behind(root, self._repositories)):
             return f"Application {ROOT}: {reason if root else 'does not exist'}"
         sets = await self._client.list(API_VERSION, "ApplicationSet", namespace)
         if not sets:
@@ -53,38 +53,12 @@ class Handoff:
         if own is None:
             return f"Application {CONTROLLER} has not been generated yet"
         waited_for = generated if self._wait_all else {CONTROLLER: own}
-        reasons = [f"{name}: {why}" for name, app in sorted(waited_for.items()) if (why := await self._unfinished(app))]
+        reasons = [
+            f"{name}: {why}"
+            for name, app in sorted(waited_for.items())
+            if (why := await unfinished(app, self._repositories))
+        ]
         return "; ".join(reasons) or await self._changed_hands()
-
-    async def _unfinished(self, application: Obj) -> str:
-        if reason := await self._behind(application):
-            return reason
-        status = status_of(application)
-        health = status.get("health") or {}
-        if health.get("status") != "Healthy":
-            return _why(application, f"{health.get('status')} {health.get('message', '')}".strip())
-        return ""
-
-    async def _behind(self, application: Obj) -> str:
-        """A status may tell of an earlier wish: it counts only for the sources and commits wanted now."""
-        sync = status_of(application).get("sync") or {}
-        compared = sync.get("comparedTo") or {}
-        spec = spec_of(application)
-        if not sync:
-            return "has not been looked at yet"
-        if sync.get("status") != "Synced":
-            return _why(application, sync.get("status") or "Unknown")
-        if any(compared.get(field) != spec.get(field) for field in ("source", "sources")):
-            return "its new sources have not been looked at yet"
-        commits = sync.get("revisions") or [sync.get("revision")]
-        for source, commit in zip(sources_of(application), commits, strict=False):
-            try:
-                wanted = await self._repositories.resolve(source["repoURL"], source.get("targetRevision") or "HEAD")
-            except RepoError as error:
-                return str(error)
-            if commit != wanted:
-                return f"is at {str(commit)[:7]}, {source.get('targetRevision')} is {wanted[:7]}"
-        return ""
 
     async def _changed_hands(self) -> str:
         """Self-management adopted what we installed: the same objects, with one owner."""
@@ -95,12 +69,3 @@ class Handoff:
             if tracked_by(live) != CONTROLLER:
                 return f"{key} is not tracked by Application {CONTROLLER}"
         return ""
-
-
-def _why(application: Obj, fallback: str) -> str:
-    status = status_of(application)
-    said = [f"{c.get('type')}: {c.get('message')}" for c in status.get("conditions") or []]
-    state = status.get("operationState") or {}
-    if state.get("phase") in ("Failed", "Error", "Running") and state.get("message"):
-        said.append(f"{state['phase']}: {state['message']}")
-    return f"{fallback} ({'; '.join(said)})" if said else fallback

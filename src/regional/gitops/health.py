@@ -260,12 +260,60 @@ def _application_set(obj: Obj) -> Health:
     return Health(PROGRESSING, "Waiting for the status to be reported")
 
 
+def _disruption_budget(obj: Obj) -> Health:
+    """Too few pods is no fault of the budget: one replica with a budget of one is a choice."""
+    found = Health(PROGRESSING, "Waiting for status")
+    for condition in status_of(obj).get("conditions") or []:
+        message = f"PodDisruptionBudget has {condition['reason']}"
+        if condition["status"] == "False" and condition["reason"] != "InsufficientPods":
+            return Health(DEGRADED, message)
+        found = Health(HEALTHY, message)
+    return found
+
+
+def _cron_job(obj: Obj) -> Health:
+    status = status_of(obj)
+    if spec_of(obj).get("suspend"):
+        return Health(HEALTHY, "CronJob is Suspended")
+    if not status:
+        return Health(PROGRESSING, "Waiting for CronJob")
+    scheduled, succeeded = status.get("lastScheduleTime"), status.get("lastSuccessfulTime")
+    if not scheduled:
+        return Health(HEALTHY, "CronJob has not been scheduled yet")
+    if not succeeded:
+        return Health(HEALTHY, "The CronJob never completed successfully. It may not be healthy")
+    if status.get("active"):
+        return Health(HEALTHY, "The job is running. Its last execution may not have been successful")
+    if succeeded < scheduled:
+        return Health(DEGRADED, "CronJob has not completed its last execution successfully")
+    return Health(HEALTHY, "CronJob has completed its last execution successfully")
+
+
+def _hosted_cluster(obj: Obj) -> Health:
+    """Argo CD has no script for HyperShift's kinds, and would count one that never comes up as well."""
+    degraded, available = condition_of(obj, "Degraded"), condition_of(obj, "Available")
+    if degraded and degraded.get("status") == "True":
+        return Health(DEGRADED, degraded.get("message", ""))
+    if available and available.get("status") == "True":
+        return Health(HEALTHY, available.get("message", ""))
+    return Health(PROGRESSING, (available or {}).get("message", "") or "Waiting for the control plane")
+
+
+def _node_pool(obj: Obj) -> Health:
+    ready = condition_of(obj, "Ready")
+    if ready and ready.get("status") == "True":
+        return Health(HEALTHY, ready.get("message", ""))
+    return Health(PROGRESSING, (ready or {}).get("message", "") or "Waiting for nodes")
+
+
 _CHECKS: dict[tuple[str, str], Callable[[Obj], Health | None]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "ReplicaSet"): _replica_set,
     ("apps", "DaemonSet"): _daemon_set,
     ("batch", "Job"): _job,
+    ("batch", "CronJob"): _cron_job,
+    ("policy", "PodDisruptionBudget"): _disruption_budget,
     ("", "Pod"): _pod,
     ("", "PersistentVolumeClaim"): _claim,
     ("", "Service"): _service,
@@ -274,4 +322,7 @@ _CHECKS: dict[tuple[str, str], Callable[[Obj], Health | None]] = {
     ("apiregistration.k8s.io", "APIService"): _api_service,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     ("argoproj.io", "ApplicationSet"): _application_set,
+    ("hypershift.openshift.io", "HostedCluster"): _hosted_cluster,
+    ("hypershift.openshift.io", "HostedControlPlane"): _hosted_cluster,
+    ("hypershift.openshift.io", "NodePool"): _node_pool,
 }

@@ -46,7 +46,13 @@ class Helm:
         self._slots = asyncio.Semaphore(parallel)
         self._rendered: OrderedDict[str, asyncio.Task[str]] = OrderedDict()
 
-    async def template(self, chart: Path, release: Release) -> str:
+    def scratch(self) -> Path:
+        self._root.mkdir(parents=True, exist_ok=True)
+        return self._root
+
+    async def template(self, chart: Path, release: Release, *, keep: bool = True) -> str:
+        if not keep:
+            return await self._render(chart, release)
         digest = release.digest()
         task = self._rendered.get(digest)
         if task is None:
@@ -87,7 +93,8 @@ class Helm:
         except FileNotFoundError:
             raise HelmError(f"{self._binary} is not on PATH") from None
         try:
-            out, errors = await asyncio.wait_for(process.communicate(), HELM_TIMEOUT)
+            async with asyncio.timeout(HELM_TIMEOUT):
+                out, errors = await process.communicate()
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -115,7 +122,7 @@ class Helm:
 
 
 def arguments(chart: Path, release: Release, values: Sequence[Path]) -> list[str]:
-    argv = ["template", release.name, str(chart), "--namespace", release.namespace or "default"]
+    argv = ["template", "--namespace", release.namespace or "default"]
     if release.kube_version:
         argv += ["--kube-version", release.kube_version]
     for version in release.api_versions:
@@ -128,7 +135,8 @@ def arguments(chart: Path, release: Release, values: Sequence[Path]) -> list[str
         argv.append("--include-crds")
     if release.skip_tests:
         argv.append("--skip-tests")
-    return argv
+    # Names come out of Applications: none of them may be an option of Helm's.
+    return [*argv, "--", release.name, str(chart)]
 
 
 def _escaped(value: str) -> str:

@@ -19,6 +19,7 @@ from regional.kube.objects import Obj
 
 SECRET_NAME = "local-cluster-identity"
 ROOT = "root"
+_PASSWORD = re.compile(r"[a-z+]+://[^/@:]*:[^/@]+@")
 _LABEL = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
@@ -70,6 +71,8 @@ class ClusterIdentity(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if not self.git_repo:
             problems.append("git-repo is empty")
+        if _PASSWORD.match(self.git_repo):
+            problems.append("git-repo holds a password: whoever may read Applications or logs would read it too")
         if not self.git_revision:
             problems.append("git-revision is empty")
         if problems:

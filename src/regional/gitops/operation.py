@@ -1,8 +1,8 @@
 """One sync, from its plan to its end: applies wave by wave, waits for health between waves, runs hooks, prunes.
 
 It never blocks on the cluster's progress: `step` does what can be done now and returns; a change of a watched object
-brings the controller back for the next one. Everything it does can be done twice, so a controller that dies in the
-middle simply starts over.
+brings the controller back for the next one. Everything it does can be done twice. What it has done stands in the
+Application's status, so that a controller that dies in the middle is followed by one that goes on from there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from regional.core.clock import Clock
 from regional.gitops.health import DEGRADED, PROGRESSING, SUSPENDED, UNKNOWN, health_of
 from regional.gitops.inventory import CRD_KIND, Inventory
-from regional.gitops.manifests import group_of
-from regional.gitops.waves import FAIL, Task, delete_policies, has_option, options_of
+from regional.gitops.manifests import ObjectKey, group_of
+from regional.gitops.waves import FAIL, Task, delete_policies, has_option, spared
 from regional.kube.client import ApiError, ApiUnreachable, Client
 from regional.kube.objects import Obj, is_deleting, is_true, name_of, namespace_of, uid_of
 
@@ -50,8 +50,22 @@ class Operation:
         self.phase = RUNNING
         self.message = ""
         self.missing_kind = False
+        self.answers: list[tuple[Obj, Obj]] = []
+        """What was applied, and the server's answer to it, for whoever wants to know what is in sync; not `Task.live`,
+        which follows the cluster while a wave waits, drift included."""
         self._failing = ""
         self._checked = False
+        self._before: list[Obj] = []
+
+    def go_on(self, results: Sequence[Obj], as_applied: Set[ObjectKey]) -> None:
+        """From where another left off, by what it noted. What it applied counts as done if it is still as applied."""
+        noted = {_identity(entry): entry for entry in results}
+        for task in self.tasks:
+            entry = noted.pop(_identity(_result(task)), None)
+            if entry is not None and (task.hook or task.prune or task.key in as_applied):
+                self._set(task, entry.get("hookPhase", ""), entry.get("status", ""), entry.get("message", ""))
+                task.live = task.live or self._inventory.get(task.key)
+        self._before = list(noted.values())  # pruned, and gone since
 
     async def step(self) -> None:
         """Go on as far as it goes. Afterwards `phase` says whether it is over, `message` where it stands."""
@@ -59,6 +73,17 @@ class Operation:
             await self._prepare()
         while self.phase == RUNNING and await self._advance():
             pass
+
+    def applied(self) -> set[ObjectKey]:
+        return {task.key for task in self.tasks if task.status == "Synced" and not task.hook}
+
+    def again(self, keys: Set[ObjectKey]) -> set[ObjectKey]:
+        """Apply these anew, if they were applied; returns those that were."""
+        found = self.applied() & keys
+        for task in self.tasks:
+            if task.key in found and not task.hook:
+                self._set(task, "", "", "")
+        return found
 
     async def _prepare(self) -> None:
         """Nothing is touched as long as the API does not know a kind that the sync does not bring itself."""
@@ -158,7 +183,7 @@ class Operation:
         if not self._prune:
             self._set(task, SUCCEEDED, "PruneSkipped", "ignored (requires pruning)")
             return
-        if options_of(obj).get("Prune") == "false":
+        if spared(obj, "Prune"):
             self._set(task, SUCCEEDED, "PruneSkipped", "ignored (no prune)")
             return
         try:
@@ -192,6 +217,8 @@ class Operation:
             applied = await self._send(target)
             self._inventory.observe(applied)
             task.live = applied
+            if not task.hook:
+                self.answers.append((target, applied))
             if target["kind"] == CRD_KIND:
                 await self._established(target)
         except ApiUnreachable:
@@ -267,22 +294,28 @@ class Operation:
 
     def results(self) -> list[Obj]:
         """syncResult.resources: what was done so far, in the order it was done."""
-        return [
-            {
-                "group": task.key.group,
-                "version": task.obj["apiVersion"].rpartition("/")[2],
-                "kind": task.key.kind,
-                "namespace": task.key.namespace,
-                "name": task.key.name,
-                "message": task.message,
-                "hookPhase": task.state,
-                "syncPhase": task.phase,
-            }
-            | ({"status": task.status} if task.status else {})
-            | ({"hookType": task.phase} if task.hook else {})
-            for task in self.tasks
-            if not task.pending
-        ]
+        return [*self._before, *(_result(task) for task in self.tasks if not task.pending)]
+
+
+def _result(task: Task) -> Obj:
+    return (
+        {
+            "group": task.key.group,
+            "version": task.obj["apiVersion"].rpartition("/")[2],
+            "kind": task.key.kind,
+            "namespace": task.key.namespace,
+            "name": task.key.name,
+            "message": task.message,
+            "hookPhase": task.state,
+            "syncPhase": task.phase,
+        }
+        | ({"status": task.status} if task.status else {})
+        | ({"hookType": task.phase} if task.hook else {})
+    )
+
+
+def _identity(result: Obj) -> tuple[object, ...]:
+    return tuple(result.get(field) or "" for field in ("group", "kind", "namespace", "name", "syncPhase"))
 
 
 def _brings(target: Obj) -> tuple[str, str]:

@@ -10,13 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import re
-import shutil
-import tarfile
-import tempfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
@@ -27,15 +23,16 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from regional.core.clock import Clock, SystemClock
+from regional.gitops.refs import COMMIT, loose_branch, ref_stamp
+from regional.gitops.trees import forget_oldest, unpack
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 REMOTE_SECONDS = 60.0
 GIT_TIMEOUT = 60.0
 REMEMBERED = 4096
-TREES = 128
+LISTINGS = 16
 
 
 class RepoError(Exception):
@@ -121,14 +118,16 @@ class Repositories:
 
     async def _local_name(self, url: str, revision: str) -> str:
         git_dir = await self._git_dir(url)
+        if found := loose_branch(git_dir, revision):
+            return found
         candidates = [revision] if revision == "HEAD" or revision.startswith("refs/") else []
         candidates += [f"refs/heads/{revision}", f"refs/tags/{revision}", f"refs/remotes/origin/{revision}"]
         if re.fullmatch(r"[0-9a-f]{7,39}", revision):
             candidates.append(revision)
         for candidate in candidates:
-            found = await self._run(git_dir, "rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}", check=False)
-            if found.strip():
-                return found.decode().strip()
+            said = await self._run(git_dir, "rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}", check=False)
+            if said.strip():
+                return said.decode().strip()
         raise RepoError(f"unable to resolve '{revision}' to a commit SHA in {url}")
 
     async def _remote_name(self, url: str, revision: str) -> str:
@@ -142,45 +141,75 @@ class Repositories:
 
     # -- what a commit holds -------------------------------------------------------------------------------------------
 
-    async def directories(self, url: str, commit: str) -> list[str]:
-        async def ask() -> list[str]:
-            git_dir = await self._having(url, commit)
-            raw = await self._run(git_dir, "ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", commit)
-            return [name.decode(errors="replace") for name in raw.split(b"\0") if name]
+    async def directories(self, url: str, commit: str) -> tuple[str, ...]:
+        async def ask() -> tuple[str, ...]:
+            listing = await self._listing(url, commit)
+            return tuple(path for path, (kind, _) in listing.items() if kind == "tree")
 
         return await self._once(("directories", url, commit), ask)
 
     async def tree(self, url: str, commit: str, path: str) -> str | None:
         """The id of a directory's content: equal ids mean equal files. None if there is no such directory."""
-
-        async def ask() -> str | None:
-            git_dir = await self._having(url, commit)
-            clean = clean_path(path)
-            raw = await self._run(
-                git_dir,
-                "rev-parse",
-                "--verify",
-                "--quiet",
-                f"{commit}:{clean}" if clean else f"{commit}^{{tree}}",
-                check=False,
-            )
-            found = raw.decode().strip()
-            if not found:
-                return None
-            kind = (await self._run(git_dir, "cat-file", "-t", found)).decode().strip()
-            return found if kind == "tree" else None
-
-        return await self._once(("tree", url, commit, path), ask)
+        listing = await self._listing(url, commit)
+        if not (place := clean_path(path)):
+            return await self._root_tree(url, commit)
+        kind, found = listing.get(place, ("", ""))
+        return found if kind == "tree" else None
 
     async def file(self, url: str, commit: str, path: str) -> bytes | None:
-        async def ask() -> bytes | None:
-            git_dir = await self._having(url, commit)
-            clean = clean_path(path)
-            raw = await self._run(git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{clean}", check=False)
-            found = raw.decode().strip()
-            return await self._run(git_dir, "cat-file", "blob", found) if found else None
+        kind, found = (await self._listing(url, commit)).get(clean_path(path), ("", ""))
+        return await self._blob(url, found) if kind == "blob" else None
 
-        return await self._once(("file", url, commit, path), ask)
+    async def files(self, url: str, commit: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """Every file whose path is wanted, read by one git, and remembered for `file`."""
+        listing = await self._listing(url, commit)
+        chosen = {path: oid for path, (kind, oid) in listing.items() if kind == "blob" and wanted(path)}
+        git_dir = await self._git_dir(url)
+        asked = "".join(f"{oid}\n" for oid in dict.fromkeys(chosen.values()))
+        blobs = _batch(await self._run(git_dir, "cat-file", "--batch", stdin=asked.encode()))
+        for oid, content in blobs.items():
+            known: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            known.set_result(content)
+            self._facts["blob", url, oid] = known
+        return {path: blobs[oid] for path, oid in chosen.items()}
+
+    async def _listing(self, url: str, commit: str) -> dict[str, tuple[str, str]]:
+        """Path -> (blob or tree, id) of all that a commit holds."""
+
+        async def ask() -> dict[str, tuple[str, str]]:
+            for old in [key for key in self._facts if key[0] in ("listing", "directories")][: -2 * LISTINGS]:
+                del self._facts[old]
+            raw = await self._whole_tree(url, commit)
+            found: dict[str, tuple[str, str]] = {}
+            for entry in raw.split(b"\0"):
+                facts, _, name = entry.partition(b"\t")
+                if name:
+                    _, kind, oid = facts.decode().split()
+                    found[name.decode(errors="replace")] = (kind, oid)
+            return found
+
+        return await self._once(("listing", url, commit), ask)
+
+    async def _whole_tree(self, url: str, commit: str) -> bytes:
+        words = ("ls-tree", "-r", "-t", "-z", "--full-tree", f"{commit}^{{commit}}")
+        if local_path(url):
+            # Nearly always it is there, and then this is the only git that a new commit costs.
+            with contextlib.suppress(RepoError):
+                return await self._run(await self._git_dir(url), *words)
+        return await self._run(await self._having(url, commit), *words)
+
+    async def _root_tree(self, url: str, commit: str) -> str:
+        async def ask() -> str:
+            said = await self._run(await self._having(url, commit), "rev-parse", "--verify", f"{commit}^{{tree}}")
+            return said.decode().strip()
+
+        return await self._once(("root", url, commit), ask)
+
+    async def _blob(self, url: str, oid: str) -> bytes:
+        async def ask() -> bytes:
+            return await self._run(await self._git_dir(url), "cat-file", "blob", oid)
+
+        return await self._once(("blob", url, oid), ask)
 
     async def export(self, url: str, tree: str) -> Path:
         """A tree as files, under a name that is its content's. Made beside and renamed, so never half there."""
@@ -191,8 +220,8 @@ class Repositories:
                 return target
             git_dir = await self._git_dir(url)
             archive = await self._run(git_dir, "archive", "--format=tar", tree)
-            await asyncio.to_thread(_unpack, archive, target)
-            await asyncio.to_thread(_forget_oldest, target.parent)
+            await asyncio.to_thread(unpack, archive, target)
+            await asyncio.to_thread(forget_oldest, target.parent)
         return target
 
     # -- repositories --------------------------------------------------------------------------------------------------
@@ -226,7 +255,9 @@ class Repositories:
             if await self._holds(git_dir, commit):
                 return git_dir
             if local_path(url):
-                raise RepoError(f"{url} has no commit {commit}")
+                shallow = (git_dir / "shallow").is_file()
+                hint = " (the clone is shallow: git fetch --unshallow)" if shallow else ""
+                raise RepoError(f"{url} has no commit {commit}{hint}")
             try:
                 await self._run(git_dir, "fetch", "--quiet", "--depth=1", "--", url, commit)
             except RepoError:
@@ -270,7 +301,9 @@ class Repositories:
             raise
         return result
 
-    async def _run(self, git_dir: Path | None, *arguments: str, check: bool = True) -> bytes:
+    async def _run(
+        self, git_dir: Path | None, *arguments: str, check: bool = True, stdin: bytes | None = None
+    ) -> bytes:
         where = [f"--git-dir={git_dir}"] if git_dir else []
         # The repository may belong to another user of this machine; reading it runs no code of its owner.
         process = await asyncio.create_subprocess_exec(
@@ -279,13 +312,14 @@ class Repositories:
             "safe.directory=*",
             *where,
             *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=git_environment(),
         )
         try:
-            out, errors = await asyncio.wait_for(process.communicate(), GIT_TIMEOUT)
+            async with asyncio.timeout(GIT_TIMEOUT):
+                out, errors = await process.communicate(stdin)
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -297,6 +331,18 @@ class Repositories:
             text = errors.decode(errors="replace").strip().splitlines()
             raise RepoError(f"git {arguments[0]}: {text[-1] if text else f'exit {process.returncode}'}")
         return b"" if process.returncode else out
+
+
+def _batch(raw: bytes) -> dict[str, bytes]:
+    """What `cat-file --batch` prints: for each object a line `id type size`, its content, a newline."""
+    found: dict[str, bytes] = {}
+    position = 0
+    while position < len(raw):
+        end = raw.index(b"\n", position)
+        oid, _, size = raw[position:end].decode().split()
+        found[oid] = raw[end + 1 : end + 1 + int(size)]
+        position = end + 2 + int(size)
+    return found
 
 
 class _Absent(Exception):
@@ -330,26 +376,6 @@ def local_path(url: str) -> Path | None:
     return Path(url) if url.startswith("/") else None
 
 
-def ref_stamp(git_dir: Path, revision: str) -> tuple[Any, ...]:
-    """Facts about the files that decide what a name means; equal stamps mean nothing was written."""
-    names = ["HEAD", "packed-refs", "reftable/tables.list"]
-    if revision == "HEAD":
-        with contextlib.suppress(OSError):
-            target = (git_dir / "HEAD").read_text().removeprefix("ref:").strip()
-            if target.startswith("refs/") and ".." not in target:
-                names.append(target)
-    else:
-        names += [f"refs/heads/{revision}", f"refs/tags/{revision}", f"refs/remotes/origin/{revision}"]
-    stamps: list[Any] = []
-    for name in names:
-        try:
-            facts = os.stat(git_dir / name)  # noqa: PTH116 - twice a second for every name: no Path in between
-            stamps.append((facts.st_mtime_ns, facts.st_ino, facts.st_size))
-        except OSError:
-            stamps.append(None)
-    return tuple(stamps)
-
-
 def clean_path(path: str) -> str:
     """A path inside the repository, `""` for its root. Anything that would leave it is refused."""
     if "\0" in path:
@@ -363,32 +389,3 @@ def clean_path(path: str) -> str:
         elif part != ".":
             parts.append(part)
     return "/".join(parts)
-
-
-def _unpack(archive: bytes, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            for member in tar:
-                # Symbolic links could lead out of the tree; charts that need them are not ours.
-                parts = PurePosixPath(member.name).parts
-                source = tar.extractfile(member) if member.isfile() else None
-                if source is not None and ".." not in parts and not member.name.startswith("/"):
-                    file = beside.joinpath(*parts)
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(source.read())
-        beside.chmod(0o755)
-        beside.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _forget_oldest(trees: Path) -> None:
-    """The cache has a size limit, and every commit may add to it."""
-    found = sorted((place for place in trees.iterdir() if place.is_dir()), key=lambda place: place.stat().st_mtime)
-    for place in found[:-TREES]:
-        shutil.rmtree(place, ignore_errors=True)

@@ -5,12 +5,14 @@ Shared by the controller, the bootstrap task (which must install exactly what wi
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
+from regional.gitops.chartfacts import chart_facts
 from regional.gitops.generators import LOCAL_NAME, LOCAL_SERVER
 from regional.gitops.helm import Helm, HelmError, Release
 from regional.gitops.manifests import ManifestError, parse
@@ -45,6 +47,23 @@ class Rendering(msgspec.Struct):
     objects: list[Obj]
     types: list[str]
     """Helm or Directory per source; "" for one that is only referred to."""
+
+
+class Part(msgspec.Struct):
+    """One source: a chart with its release, a directory of manifests, or one that others only refer to."""
+
+    number: int
+    kind: str  # Helm, Directory, ""
+    path: str
+    directory: Path
+    release: Release | None = None
+    options: Obj = {}
+
+    def objects(self, text: str) -> list[Obj]:
+        """`text` is what Helm made of the release."""
+        if self.kind == "Helm":
+            return parse(text, self.path)
+        return _plain(self.directory, self.path, self.options) if self.kind else []
 
 
 def sources_of(application: Obj) -> list[Obj]:
@@ -88,28 +107,34 @@ class Sources:
 
     async def render(self, application: Obj, revisions: Revisions | None = None) -> Rendering:
         revisions = revisions or await self.resolve(application)
+        parts = await self.parts(application, revisions)
+        objects: list[Obj] = []
+        for part in parts:
+            try:
+                text = await self._helm.template(part.directory, part.release) if part.release else ""
+                objects += part.objects(text)
+            except (HelmError, ManifestError) as error:
+                raise _failed(part.number, len(parts), error) from None
+        return Rendering(revisions, objects, [part.kind for part in parts])
+
+    async def parts(self, application: Obj, revisions: Revisions) -> list[Part]:
+        """Each source made ready to be rendered."""
         sources = sources_of(application)
         refs = {f"${s['ref']}": (s, c) for s, c in zip(sources, revisions.commits, strict=True) if s.get("ref")}
-        objects: list[Obj] = []
-        types: list[str] = []
-        for source, commit in zip(sources, revisions.commits, strict=True):
+        found: list[Part] = []
+        for number, (source, commit) in enumerate(zip(sources, revisions.commits, strict=True), 1):
             if source.get("ref") and not source.get("path"):
-                types.append("")
+                found.append(Part(number, "", "", Path()))
                 continue
             try:
-                kind, found = await self._source(application, source, commit, refs)
-            except (RepoError, HelmError, ManifestError) as error:
-                raise ComparisonError(
-                    f"Failed to load target state: failed to generate manifest for source {len(types) + 1} "
-                    f"of {len(sources)}: {error}"
-                ) from None
-            types.append(kind)
-            objects += found
-        return Rendering(revisions, objects, types)
+                found.append(await self._part(number, application, source, commit, refs))
+            except (RepoError, ManifestError) as error:
+                raise _failed(number, len(sources), error) from None
+        return found
 
-    async def _source(
-        self, application: Obj, source: Obj, commit: str, refs: dict[str, tuple[Obj, str]]
-    ) -> tuple[str, list[Obj]]:
+    async def _part(
+        self, number: int, application: Obj, source: Obj, commit: str, refs: dict[str, tuple[Obj, str]]
+    ) -> Part:
         url, path = source.get("repoURL") or "", clean_path(source.get("path") or "")
         tree = await self.repositories.tree(url, commit, path)
         if tree is None:
@@ -117,11 +142,11 @@ class Sources:
         directory = await self.repositories.export(url, tree)
         if (directory / "Chart.yaml").is_file():
             release = await self._release(application, source, tree, commit, directory, refs)
-            return "Helm", parse(await self._helm.template(directory, release), path)
+            return Part(number, "Helm", path, directory, release)
         for name in KUSTOMIZE_FILES:
             if (directory / name).is_file():
                 raise ManifestError(f"{path}/{name}: Kustomize is not supported; use a Helm chart or plain manifests")
-        return "Directory", _plain(directory, path, source.get("directory") or {})
+        return Part(number, "Directory", path, directory, options=source.get("directory") or {})
 
     async def _release(
         self,
@@ -136,7 +161,7 @@ class Sources:
         destination = spec_of(application).get("destination") or {}
         values = []
         for file in helm.get("valueFiles") or []:
-            content = await self._value_file(source, commit, file, refs, bool(helm.get("ignoreMissingValueFiles")))
+            content = await self._value_file(source, commit, directory, file, refs)
             if content is not None:
                 values.append(content)
         if helm.get("valuesObject") is not None:
@@ -161,11 +186,10 @@ class Sources:
         """Only charts that ask get the list: it changes with every CRD, and would spoil everybody's cache."""
         if helm.get("apiVersions"):
             return tuple(helm["apiVersions"])
-        asks = any(b"APIVersions" in file.read_bytes() for file in directory.rglob("templates/**/*") if file.is_file())
-        return self.api_versions if asks else ()
+        return self.api_versions if chart_facts(directory).asks_capabilities else ()
 
     async def _value_file(
-        self, source: Obj, commit: str, file: str, refs: dict[str, tuple[Obj, str]], missing_ok: bool
+        self, source: Obj, commit: str, directory: Path, file: str, refs: dict[str, tuple[Obj, str]]
     ) -> bytes | None:
         if file.startswith("$"):
             ref, _, rest = file.partition("/")
@@ -179,10 +203,19 @@ class Sources:
         else:
             url = source.get("repoURL") or ""
             path = clean_path(file if file.startswith("/") else posixpath.join(source.get("path") or "", file))
+            # The chart's own files have just been exported: no need to ask git for them.
+            with contextlib.suppress(OSError, ValueError):
+                return (directory / PurePosixPath(path).relative_to(clean_path(source.get("path") or ""))).read_bytes()
         content = await self.repositories.file(url, commit, path)
-        if content is None and not missing_ok:
+        if content is None and not (source.get("helm") or {}).get("ignoreMissingValueFiles"):
             raise ManifestError(f"value file {path} does not exist at {commit[:7]}")
         return content
+
+
+def _failed(number: int, count: int, error: Exception) -> ComparisonError:
+    return ComparisonError(
+        f"Failed to load target state: failed to generate manifest for source {number} of {count}: {error}"
+    )
 
 
 def _plain(directory: Path, path: str, options: Obj) -> list[Obj]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from regional.gitops.inventory import digest
 from regional.gitops.manifests import ObjectKey, group_of, place, track
 from regional.gitops.sources import Revisions, Sources
-from regional.gitops.waves import hook_phases
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import Obj, name_of, spec_of
 
@@ -69,9 +68,8 @@ class TargetState:
             complete = complete and namespaced is not None
             place(obj, namespaced is not False, namespace)
             obj.pop("status", None)
-            # A hook is not a part of the Application: it is not tracked, so that it is not pruned either.
-            if not hook_phases(obj):
-                track(obj, application, namespace)
+            # Hooks too: they are not compared, and not pruned, but go with their Application.
+            track(obj, application, namespace)
             objects.append(obj)
         return objects, complete
 

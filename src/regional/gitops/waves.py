@@ -158,6 +158,11 @@ def has_option(obj: Obj, options: Mapping[str, str], name: str, value: str = "tr
     return options_of(obj).get(name, options.get(name, "")) == value
 
 
+def spared(obj: Obj, option: str) -> bool:
+    """Of `Prune` or `Delete`: not at all, or not before somebody confirms it, which nobody can here."""
+    return options_of(obj).get(option) in ("false", "confirm")
+
+
 def plan(
     targets: Sequence[Obj],
     lives: Mapping[ObjectKey, Obj],

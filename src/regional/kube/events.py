@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import time
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ class _Sort(NamedTuple):
     kind: str
     reason: str
     message: str
+    field: str = ""  # which part of the object it is about
 
 
 class EventRecorder:
@@ -38,11 +39,11 @@ class EventRecorder:
         self._written: OrderedDict[_Sort, tuple[str, int]] = OrderedDict()
         self._wake = asyncio.Event()
 
-    def normal(self, component: str, about: Obj, reason: str, message: str) -> None:
-        self._record(_Sort(uid_of(about), component, "Normal", reason, message), about)
+    def normal(self, component: str, about: Obj, reason: str, message: str, field: str = "") -> None:
+        self._record(_Sort(uid_of(about), component, "Normal", reason, message, field), about)
 
-    def warning(self, component: str, about: Obj, reason: str, message: str) -> None:
-        self._record(_Sort(uid_of(about), component, "Warning", reason, message), about)
+    def warning(self, component: str, about: Obj, reason: str, message: str, field: str = "") -> None:
+        self._record(_Sort(uid_of(about), component, "Warning", reason, message, field), about)
 
     def _record(self, sort: _Sort, about: Obj) -> None:
         _, count = self._pending.get(sort, (about, 0))
@@ -76,7 +77,8 @@ class EventRecorder:
             except ApiError as error:
                 if not error.not_found:
                     raise
-        name = f"{name_of(about)}.{secrets.token_hex(8)}"
+        # By time, as Kubernetes does it: those of one second are then listed in their order.
+        name = f"{name_of(about)}.{time.time_ns():x}"
         await self._client.create(
             {
                 "apiVersion": "v1",
@@ -89,7 +91,8 @@ class EventRecorder:
                     "namespace": namespace_of(about),
                     "uid": uid_of(about),
                     "resourceVersion": version_of(about),
-                },
+                }
+                | ({"fieldPath": sort.field} if sort.field else {}),
                 "type": sort.kind,
                 "reason": sort.reason,
                 "message": sort.message[:1024],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
@@ -27,6 +28,7 @@ class Request(msgspec.Struct):
     headers: dict[str, str] = {}  # names in lower case
     body: bytes = b""
     user: User = LOCAL
+    upgradable: bool = False  # the client's connection can go on as a stream of another protocol (`Response.tunnel`)
 
     def parameter(self, name: str, default: str = "") -> str:
         for key, value in self.query:
@@ -35,7 +37,8 @@ class Request(msgspec.Struct):
         return default
 
     def flag(self, name: str) -> bool:
-        return self.parameter(name) in ("true", "1")
+        """Given and not said to be false: the real server's reading of a switch."""
+        return self.parameter(name, "false").lower() not in ("false", "0")
 
 
 class Response(msgspec.Struct):
@@ -43,6 +46,9 @@ class Response(msgspec.Struct):
     headers: dict[str, str]
     body: bytes | AsyncIterator[bytes] = b""
     warnings: list[str] = []
+    # For 101: goes on with the client's connection, whose answer is not written yet.
+    tunnel: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None
+    leave: Callable[[], None] | None = None  # to be called once the answer is out, or nobody wants it any more
 
 
 def json_response(status: int, body: bytes, **headers: str) -> Response:

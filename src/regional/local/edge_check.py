@@ -18,7 +18,8 @@ _TIMEOUT_SECONDS = 4.0
 async def edge_problem(region: RegionPaths, address: str) -> str:
     """ "" if it answers; else why it does not, in a few words."""
     try:
-        return await asyncio.wait_for(asyncio.to_thread(_ask, region, address), 2 * _TIMEOUT_SECONDS)
+        async with asyncio.timeout(2 * _TIMEOUT_SECONDS):
+            return await asyncio.to_thread(_ask, region, address)
     except TimeoutError:
         return f"no answer within {2 * _TIMEOUT_SECONDS:.0f} s"
 

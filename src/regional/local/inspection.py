@@ -7,6 +7,7 @@ here keeps a second account of what runs.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import aiohttp
@@ -17,11 +18,23 @@ from regional.core.problems import UserError
 from regional.core.process import ProcessRef
 from regional.core.spawn import read_state
 from regional.kube.client import ApiError, Client
-from regional.kube.objects import Obj, is_deleting, is_true, metadata_of, name_of, namespace_of, status_of, uid_of
+from regional.kube.objects import (
+    Obj,
+    is_deleting,
+    is_true,
+    metadata_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from regional.local.edge_check import edge_problem
 from regional.local.provisioner.roots.api_gateway import SERVICE as EDGE
 from regional.local.supervisor_client import ServiceStatus, SupervisorClient
 
+GITOPS = "argocd"  # namespace and Deployment
+UNATTENDED = "Unattended"
 ISOLATION = (
     "separation: processes hold no address or credential of another cluster; "
     "network paths are not cut (all share this machine's loopback)"
@@ -29,7 +42,7 @@ ISOLATION = (
 
 
 class Part(msgspec.Struct):
-    kind: str  # service | node | application | pod
+    kind: str  # service | cluster | node | application | pod
     name: str
     where: str  # the region, or a cluster
     state: str
@@ -48,6 +61,10 @@ class Inspection(msgspec.Struct):
 
     def problems(self) -> list[Part]:
         return [part for part in self.parts if not part.ok]
+
+    def without_gitops(self) -> list[str]:
+        """Clusters that had it and lost it: waiting does not bring it back."""
+        return [part.where for part in self.parts if part.state == UNATTENDED]
 
 
 def clusters(region: RegionPaths) -> list[str]:
@@ -70,7 +87,7 @@ async def inspect(region: RegionPaths, expected: list[str] | None = None) -> Ins
     ]
     edges = [part for part in parts if part.kind == "service" and part.name == EDGE and part.ok]
     groups, _ = await asyncio.gather(
-        asyncio.gather(*(_cluster(region, name) for name in names)),
+        asyncio.gather(*(inspect_cluster(region, name) for name in names)),
         asyncio.gather(*(_check_edge(region, part) for part in edges)),
     )
     for group in groups:
@@ -98,31 +115,50 @@ async def _check_edge(region: RegionPaths, part: Part) -> None:
         part.state, part.ok, part.message = "Unreachable", False, problem
 
 
-async def _cluster(region: RegionPaths, cluster: str) -> list[Part]:
+async def inspect_cluster(region: RegionPaths, cluster: str) -> list[Part]:
     client = Client.from_kubeconfig(region.cluster(cluster) / "admin.kubeconfig")
     try:
         async with asyncio.timeout(5):
-            nodes, applications, pods = await asyncio.gather(
-                client.list("v1", "Node"), _applications(client), client.list("v1", "Pod")
-            )
+            return await parts_of(client, cluster, _pids(region, cluster))
     except (ApiError, OSError, TimeoutError, aiohttp.ClientError) as error:
         reason = str(error) or type(error).__name__
         return [Part("cluster", cluster, cluster, "Unreachable", False, message=reason)]
     finally:
         await client.close()
+
+
+async def parts_of(client: Client, cluster: str, pids: dict[str, int]) -> list[Part]:
+    nodes, applications, pods, deployments = await _all(
+        client.list("v1", "Node"),
+        _applications(client),
+        client.list("v1", "Pod"),
+        client.list("apps/v1", "Deployment", GITOPS),
+    )
     parts = [_node(node, cluster) for node in nodes] or [
         Part("node", f"{cluster}-node-1", cluster, "Absent", False, message="no node has registered yet")
     ]
     parts += [_application(application, cluster) for application in applications] or [
         Part("application", "root", cluster, "Absent", False, message="GitOps has not been bootstrapped yet")
     ]
-    pids = _pids(region, cluster)
+    # It cannot bring itself back, and nobody else writes what Applications say of themselves.
+    if applications and not any(name_of(one) == GITOPS and spec_of(one).get("replicas") != 0 for one in deployments):
+        message = "GitOps does not run, so that Applications may tell old news: `regionctl up` brings it back"
+        parts.append(Part("cluster", cluster, cluster, UNATTENDED, False, message=message))
     return parts + [_pod(pod, cluster, pids) for pod in pods]
+
+
+async def _all(*questions: Awaitable[list[Obj]]) -> list[list[Obj]]:
+    """The first failure counts, and the others have come to their end too before the client is closed under them."""
+    answers = await asyncio.gather(*questions, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
 async def _applications(client: Client) -> list[Obj]:
     try:
-        return await client.list("argoproj.io/v1alpha1", "Application", "argocd")
+        return await client.list("argoproj.io/v1alpha1", "Application", GITOPS)
     except (ApiError, UserError, LookupError):
         return []  # the CRD arrives with the bootstrap
 

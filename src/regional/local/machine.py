@@ -15,6 +15,7 @@ import msgspec
 
 from regional.core import paths
 from regional.core.problems import UserError
+from regional.kube.real.programs import find_programs
 from regional.local import tools
 
 
@@ -39,8 +40,21 @@ def examine() -> list[Finding]:
         _loopback,
         _memory,
         _disk,
+        _real_kube,
     ]
     return [check() for check in checks]
+
+
+def _real_kube() -> Finding:
+    """Only `up --kube real` and the real lane of the tests need it."""
+    what = "Kubernetes' own control plane"
+    try:
+        found = find_programs()
+    except UserError as error:
+        return Finding(what, False, error.message, error.hint, optional=True)
+    if found is None:
+        return Finding(what, False, "", "make kube (for `up --kube real`)", optional=True)
+    return Finding(what, True, found.one or found.apiserver, optional=True)
 
 
 def _python() -> Finding:

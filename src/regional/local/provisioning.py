@@ -18,10 +18,22 @@ from regional.local.tools import ensure_kubectl_and_helm
 from regional.pipelines.catalog import load_catalog
 from regional.pipelines.events import Event, RunResult
 from regional.pipelines.model import Value
+from regional.pipelines.record import RunRecord
 from regional.pipelines.runner import PipelineRunner
 
 Report = Callable[[str, str, float], None]
-_KEPT = ("HOME", "LANG", "LC_ALL", "TZ", "REGIONAL_HOME", "REGIONAL_RUNTIME", "REGIONAL_CHECKOUT", "REGIONAL_TOOLS")
+_REAL = ("XDG_CACHE_HOME", "KUBEBUILDER_ASSETS")  # where Kubernetes' own programs are found
+_KEPT = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "REGIONAL_HOME",
+    "REGIONAL_RUNTIME",
+    "REGIONAL_CHECKOUT",
+    "REGIONAL_TOOLS",
+    *_REAL,
+)
 
 
 class RegionRecord(msgspec.Struct):
@@ -34,7 +46,9 @@ class RegionRecord(msgspec.Struct):
     checkout: str
     commit: str
     management_clusters: list[str]
-    complete: bool = False  # the pipelines of `commit` have all succeeded
+    complete: bool = False  # the pipelines of `commit` have all succeeded, with `code`
+    code: str = ""  # the modules that they ran with: see local.code
+    kube: str = "embedded"  # or `real`: the control plane of its own clusters, for as long as its data lives
 
 
 class Provisioning:
@@ -43,7 +57,9 @@ class Provisioning:
         self._record = record
         self._workspace = workspace
         self._catalog = load_catalog(workspace / "tekton")
-        self._runner = PipelineRunner(region.pipelines, socket_path(region).with_name("warm.sock"), self._environment())
+        self._runner = PipelineRunner(
+            region.pipelines, socket_path(region).with_name("warm.sock"), self._environment(), code=record.code
+        )
 
     def _environment(self) -> dict[str, str]:
         """All that steps see. The organisation's own credentials, as the central pipeline has them."""
@@ -54,6 +70,7 @@ class Provisioning:
             "PATH": ":".join([*programs, os.environ.get("PATH", "")]),
             "REGION": self._record.region,
             "PROVISIONER": "local",
+            "KUBE": self._record.kube,
             "AWS_ENDPOINT_URL": f"http://{Addresses(self._region).block('region').infra(3)}:4566",
             "AWS_REGION": self._record.aws_region,
             "AWS_ACCESS_KEY_ID": "central",
@@ -91,9 +108,20 @@ class Provisioning:
             for cluster in self._record.management_clusters:
                 group.create_task(management(cluster))
 
-    async def by_name(self, pipeline: str, cluster: str, report: Report, *, fresh: bool = True) -> RunResult:
-        name = f"{pipeline}-{cluster}" if cluster else pipeline
-        return await self._run(pipeline, name, {"cluster-id": cluster} if cluster else {}, report, fresh=fresh)
+    async def by_name(
+        self,
+        pipeline: str,
+        cluster: str,
+        report: Report,
+        *,
+        fresh: bool = True,
+        watch: Callable[[Event], None] = lambda event: None,
+    ) -> RunResult:
+        extra: dict[str, Value] = {"cluster-id": cluster} if cluster else {}
+        return await self._run(pipeline, run_name(pipeline, cluster), extra, report, fresh=fresh, watch=watch)
+
+    def last_run(self, pipeline: str, cluster: str) -> RunRecord | None:
+        return self._runner.store.load(run_name(pipeline, cluster))
 
     async def _run(
         self,
@@ -130,6 +158,10 @@ class Provisioning:
 
     def pipelines(self) -> list[str]:
         return sorted(self._catalog.pipelines)
+
+
+def run_name(pipeline: str, cluster: str) -> str:
+    return f"{pipeline}-{cluster}" if cluster else pipeline
 
 
 def _telling(report: Report, watch: Callable[[Event], None]) -> Callable[[Event], None]:

@@ -22,11 +22,13 @@ from regional.core import paths
 from regional.core.files import read_json, write_json
 from regional.core.problems import UserError
 from regional.core.process import ProcessRef
+from regional.kube.real.programs import require_programs
 from regional.local import guardian, pods, source, tools
 from regional.local.addresses import Addresses
+from regional.local.code import code
 from regional.local.inspection import Inspection, inspect
 from regional.local.provisioning import Provisioning, RegionRecord, Report
-from regional.local.supervisor import identity_file, running_mark
+from regional.local.supervisor import identity_file, running_mark, services_file
 from regional.local.supervisor_client import ServiceSpec, SupervisorClient, SupervisorGone, socket_path
 
 STATE_VERSION = 1
@@ -50,7 +52,7 @@ class Region:
     def record(self) -> RegionRecord | None:
         try:
             version = read_json(self._record_file, _Versioned).version
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if version != STATE_VERSION:
             raise UserError(
@@ -69,25 +71,34 @@ class Region:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         while True:
             seen = await inspect(self.paths, expected)
-            if seen.healthy or asyncio.get_running_loop().time() >= deadline:
+            if seen.healthy or seen.without_gitops() or asyncio.get_running_loop().time() >= deadline:
                 return seen
             await asyncio.sleep(0.2)
 
     # -- up -----------------------------------------------------------------------------------------------------
 
-    async def up(self, report: Report, *, worktree: bool = False, checkout: Path | None = None) -> Inspection:
-        """Raises UserError with one clear line; what was done so far stays and is not done again."""
+    async def up(
+        self, report: Report, *, worktree: bool = False, checkout: Path | None = None, kube: str = ""
+    ) -> Inspection:
+        """Raises UserError with one clear line; what was done so far stays and is not done again.
+
+        `kube` is `embedded` or `real`; empty keeps what the region has, or takes the embedded one.
+        """
         checkout = checkout or paths.checkout()
+        kube = self.chosen_kube(kube)
         commit = source.declared(checkout, self.paths, self.environment, worktree=worktree)
-        with self._alone():
+        with self.alone():
             self._check_owner(checkout)
             async with _step(report, "tools (kubectl, Helm, Mosquitto)"):
                 await asyncio.to_thread(tools.ensure_kubectl_and_helm)
                 await asyncio.to_thread(tools.mosquitto)
+            started = asyncio.get_running_loop().time()
+            if await self._stop_other_code():
+                report("step", "stopped what ran other code", asyncio.get_running_loop().time() - started)
             async with _step(report, "declared region, from " + ("the working tree" if worktree else "HEAD")):
                 source.publish(checkout, self.paths, commit)
                 workspace = source.export(self.paths, commit)
-                record = self._declare(checkout, workspace, commit)
+                record = self._declare(checkout, workspace, commit, kube)
             async with _step(report, "supervisor"):
                 await self.start_supervisor()
             async with _step(report, "AWS and warm parent"):
@@ -100,10 +111,35 @@ class Region:
                 record.complete = True
                 self._store(record)
             async with _step(report, "all parts well"):
-                return await self.inspect(60)
+                seen = await self.inspect(60)
+                if lost := seen.without_gitops():
+                    report("note", f"GitOps does not run on {', '.join(lost)}: provisioned again", 0)
+                    await self._provision_again(lost, record, workspace, report)
+                    seen = await self.inspect(60)
+                return seen
+
+    async def _stop_other_code(self) -> bool:
+        """Processes keep the code that they began with, and two versions side by side are nobody's test: all of it
+        stops, and comes back with its data as the pipelines ask for it. Not sooner: pods that start before the
+        pipelines have renewed their secrets would keep the former ones for minutes. The code is noted only after this,
+        so a kill in between loses nothing."""
+        record = self.record()
+        if record is None or record.code == code():
+            return False
+        stopped = await self._stop()
+        services_file(self.paths).unlink(missing_ok=True)
+        return stopped
+
+    async def _provision_again(self, lost: list[str], record: RegionRecord, workspace: Path, report: Report) -> None:
+        """A run that succeeded is not done again by itself: here it is, and its bootstrap brings GitOps back."""
+        provisioning = Provisioning(self.paths, record, workspace)
+        for cluster in lost:
+            regional = cluster == "rc"
+            pipeline = "provision-regional" if regional else "provision-management"
+            await provisioning.by_name(pipeline, "" if regional else cluster, report)
 
     @contextlib.contextmanager
-    def _alone(self) -> Any:
+    def alone(self) -> Any:
         try:
             self.paths.supervisor.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -128,7 +164,20 @@ class Region:
                 "run `regionctl down --purge` there, or set REGIONAL_HOME to keep the data of this checkout elsewhere",
             )
 
-    def _declare(self, checkout: Path, workspace: Path, commit: str) -> RegionRecord:
+    def chosen_kube(self, wanted: str) -> str:
+        """A cluster's objects are in a SQLite file or in etcd: there is no way from one to the other."""
+        record = self.record()
+        if record and wanted and wanted != record.kube:
+            raise UserError(
+                f"the clusters of region {self.paths.region!r} run on the {record.kube} Kubernetes, not on {wanted}",
+                f"`regionctl down --region {self.paths.region} --purge` removes its data; then choose again",
+            )
+        kube = record.kube if record else wanted or "embedded"
+        if kube == "real" and not (record and record.complete):
+            require_programs()
+        return kube
+
+    def _declare(self, checkout: Path, workspace: Path, commit: str, kube: str) -> RegionRecord:
         directory = workspace / "deploy" / self.environment / self.paths.region / "terraform"
         inputs = msgspec.json.decode((directory / "regional.json").read_bytes())
         clusters = sorted(path.stem for path in (directory / "management").glob("*.json"))
@@ -141,7 +190,9 @@ class Region:
             checkout=str(checkout),
             commit=commit,
             management_clusters=clusters,
-            complete=bool(old and old.complete and old.commit == commit),
+            complete=bool(old and old.complete and old.commit == commit and old.code == code()),
+            code=code(),
+            kube=kube,
         )
         self._store(record)
         return record
@@ -154,7 +205,7 @@ class Region:
             return
         paths.own_runtime()
         with contextlib.suppress(FileNotFoundError):
-            read_json(self.paths.supervisor / "services.json", list[ServiceSpec])  # else a supervisor could not start
+            read_json(services_file(self.paths), list[ServiceSpec])  # else a supervisor could not start
         self.paths.service_logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = self.paths.service_logs / "supervisor.log"
         mark = running_mark(self.paths)
@@ -203,6 +254,7 @@ class Region:
                 description="warm parent: pods and steps are its forks",
                 kind="exec",
                 argv=[*program, "warm", "--socket", str(warm_socket)],
+                env={"REGIONAL_CODE": record.code},  # other code is another parent, should one have outlived its region
                 address=str(warm_socket),
                 ready=f"unix:{warm_socket}",
             ),
@@ -216,7 +268,7 @@ class Region:
             return False
         if not self.paths.supervisor.exists():
             raise UserError(f"{self.paths.root} is not the data of a region", "look what it is; nothing was done")
-        with self._alone():
+        with self.alone():
             stopped = await self._stop()
             if purge:
                 self._purge()
@@ -238,7 +290,8 @@ class Region:
             ref = _recorded(identity_file(self.paths, who))
             if ref is not None:
                 with contextlib.suppress(TimeoutError):  # the end of an orderly shutdown: they leave by themselves
-                    await asyncio.wait_for(ref.wait(), 1.0)
+                    async with asyncio.timeout(1.0):
+                        await ref.wait()
             if ref is not None and ref.alive():
                 found = True
                 await ref.stop(_LEAVING_SECONDS if who == "supervisor" else 0.5)

@@ -28,14 +28,14 @@ PATIENCE_SECONDS = 300.0
 
 
 def register_account(central: Aws, var_file: Path, account_id: str, *, privileged: bool) -> None:
-    inputs = _inputs(central, var_file, RegionalInputs)
+    inputs = rendered_inputs(central, var_file, RegionalInputs)
     body = {"accountId": account_id, "privileged": privileged}
-    with _api(central, inputs, inputs.account_id) as api:
+    with region_api(central, inputs, inputs.account_id) as api:
         _create(api, "/api/v0/accounts", body, f"account {account_id}")
 
 
 def register_management_cluster(central: Aws, var_file: Path) -> None:
-    inputs = _inputs(central, var_file, ManagementInputs)
+    inputs = rendered_inputs(central, var_file, ManagementInputs)
     assert isinstance(inputs, ManagementInputs)
     body = {
         "name": inputs.cluster_id,
@@ -44,7 +44,7 @@ def register_management_cluster(central: Aws, var_file: Path) -> None:
         "accountId": inputs.account_id,
         "capacity": inputs.hosted_cluster_capacity,
     }
-    with _api(central, inputs, inputs.regional_aws_account_id) as api:
+    with region_api(central, inputs, inputs.regional_aws_account_id) as api:
         _create(api, "/api/v0/management_clusters", body, f"management cluster {inputs.cluster_id}")
 
 
@@ -68,7 +68,7 @@ def _create(api: ApiClient, path: str, body: Mapping[str, Any], what: str) -> No
 
 
 @contextmanager
-def _api(central: Aws, inputs: CommonInputs, regional_account: str) -> Iterator[ApiClient]:
+def region_api(central: Aws, inputs: CommonInputs, regional_account: str) -> Iterator[ApiClient]:
     """The region's API, called by the region's own account."""
     door = central.assume(regional_account, session_name="register")
     door.region = inputs.region
@@ -91,7 +91,7 @@ def _api(central: Aws, inputs: CommonInputs, regional_account: str) -> Iterator[
         door.close()
 
 
-def _inputs(central: Aws, var_file: Path, kind: type[RegionalInputs] | type[ManagementInputs]) -> Any:
+def rendered_inputs(central: Aws, var_file: Path, kind: type[RegionalInputs] | type[ManagementInputs]) -> Any:
     try:
         given = msgspec.json.decode(var_file.read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:

@@ -46,6 +46,7 @@ class Service:
         self._clock: Clock = clock or SystemClock()
         self._pid_file = directory / "run" / f"{spec.name}.json"
         self._log_file = directory / "logs" / f"{spec.name}.log"
+        self._log_start = 0  # where the present process began to write
         self._warm_socket = warm_socket
         self._ref: ProcessRef | None = None
         self._state: str = "starting"
@@ -86,15 +87,15 @@ class Service:
             async with asyncio.timeout(timeout):
                 while not self._ready.is_set() and not self.hopeless:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._ready.wait(), 0.5)
+                        async with asyncio.timeout(0.5):
+                            await self._ready.wait()
         return self._ready.is_set()
 
     async def abandon(self) -> None:
         """Stop watching, leave the process running (the next supervisor adopts it)."""
         if self._task:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
         await self._settle_launch()
 
     async def stop(self) -> None:
@@ -113,6 +114,17 @@ class Service:
                 return "\n".join(stream.read().decode(errors="replace").splitlines()[-count:])
         except OSError:
             return ""
+
+    def _complaint(self) -> str:
+        """Why the process gave up, if it said so: one line of its log, and the hint after it."""
+        try:
+            with self._log_file.open("rb") as stream:
+                stream.seek(max(self._log_start, self._log_file.stat().st_size - 8192))
+                lines = stream.read().decode(errors="replace").splitlines()[-2:]
+        except OSError:
+            return ""
+        said = [line for line in lines if line.startswith(("error: ", "hint: "))]
+        return ": " + "; ".join(said) if said and said[0].startswith("error: ") else ""
 
     def _set(self, state: str, message: str = "") -> None:
         if state != self._state:
@@ -148,7 +160,7 @@ class Service:
                     self._set("ready")
                     self._ready.set()
                     await self._until_dead_or_doorless(self._ref)
-                message = f"process {self._ref.pid} ended"
+                message = f"process {self._ref.pid} ended" + self._complaint()
             except (OSError, SpawnError) as error:
                 message = f"cannot start: {error}"
                 self.hopeless = isinstance(error, AddressTaken)
@@ -177,6 +189,7 @@ class Service:
     async def _launch(self) -> ProcessRef:
         self._pid_file.parent.mkdir(parents=True, exist_ok=True)
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._log_start = self._log_file.stat().st_size if self._log_file.exists() else 0
         if taken := holder(self.spec.address):
             raise AddressTaken(f"{self.spec.address} is taken by {taken}; stop that program")
         self._pid_file.unlink(missing_ok=True)  # of a process that is gone: a fork would take it for its twin
@@ -235,7 +248,8 @@ class Service:
         missed = 0
         while ref.alive():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ref.wait(), _DOOR_SECONDS)
+                async with asyncio.timeout(_DOOR_SECONDS):
+                    await ref.wait()
             missed = missed + 1 if await door_is_gone(self.spec.ready) else 0
             if missed >= _DOOR_MISSES and ref.alive():
                 log.warning("it lives but nobody can reach it", extra={"service": self.spec.name, "pid": ref.pid})
@@ -277,7 +291,8 @@ async def probe(ready: str) -> bool:
         if kind == "tcp":
             await _connect(*target.rsplit(":", 1))
         elif kind == "unix":
-            _, writer = await asyncio.wait_for(asyncio.open_unix_connection(target), 2)
+            async with asyncio.timeout(2):
+                _, writer = await asyncio.open_unix_connection(target)
             writer.close()
         elif kind in ("http", "https"):
             return await _answers(ready)
@@ -294,7 +309,8 @@ async def door_is_gone(ready: str) -> bool:
     kind, _, target = ready.partition(":")
     try:
         if kind == "unix":
-            _, writer = await asyncio.wait_for(asyncio.open_unix_connection(target), 2)
+            async with asyncio.timeout(2):
+                _, writer = await asyncio.open_unix_connection(target)
             writer.close()
         elif kind == "tcp":
             await _connect(*target.rsplit(":", 1))
@@ -316,7 +332,8 @@ def _host_and_port(target: str) -> tuple[str, int]:
 
 
 async def _connect(host: str, port: str) -> None:
-    _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 2)
+    async with asyncio.timeout(2):
+        _, writer = await asyncio.open_connection(host, int(port))
     writer.close()
 
 

@@ -6,11 +6,14 @@ the checkout's index or branches), as branch `main`. The pipelines work in an ex
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+
+import yaml
 
 from regional.core.paths import RegionPaths
 from regional.core.problems import UserError
@@ -43,7 +46,7 @@ def declared(checkout: Path, region: RegionPaths, environment: str, *, worktree:
         raise UserError(f"{checkout} is not a Git checkout", "clone the project with git: regions are declared in Git")
     head = git("rev-parse", "--verify", "HEAD", cwd=checkout, ok=False)
     if worktree:
-        commit = _snapshot(checkout, head)
+        commit = snapshot(checkout, head)
     elif head:
         commit = head
     else:
@@ -56,7 +59,24 @@ def declared(checkout: Path, region: RegionPaths, environment: str, *, worktree:
             "declare it in config.yaml, run `regionctl config render`"
             + ("" if worktree else " and commit, or use --worktree"),
         )
+    values = git(
+        "show",
+        f"{commit}:deploy/{environment}/{region.region}/argocd/regional-cluster-values.yaml",
+        cwd=checkout,
+        ok=False,
+    )
+    if values and not _on_loopback(values):
+        raise UserError(
+            f"region {environment}/{region.region} is declared for a cloud: its network is not on loopback",
+            "`regionctl apps preview` shows what it would run; a region for this machine has sector `local`",
+        )
     return commit
+
+
+def _on_loopback(values: str) -> bool:
+    network = ((yaml.safe_load(values) or {}).get("global") or {}).get("network") or {}
+    ranges = network.get("vpcRanges") or []
+    return bool(ranges) and all(ipaddress.ip_network(each).is_loopback for each in ranges)
 
 
 def publish(checkout: Path, region: RegionPaths, commit: str) -> None:
@@ -76,7 +96,7 @@ def current(region: RegionPaths) -> str:
     return git("rev-parse", "--verify", "-q", f"refs/heads/{BRANCH}", cwd=region.git, ok=False)
 
 
-def _snapshot(checkout: Path, head: str) -> str:
+def snapshot(checkout: Path, head: str) -> str:
     """A commit of the working tree (ignored files left out). The same tree gives the same commit."""
     with tempfile.TemporaryDirectory() as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}

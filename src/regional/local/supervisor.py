@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(self, region: paths.RegionPaths) -> None:
         self._region = region
         self._directory = region.supervisor
-        self._file = self._directory / "services.json"
+        self._file = services_file(region)
         self._services: dict[str, Service] = {}
         self._lock = asyncio.Lock()
         self.stopped = asyncio.Event()
@@ -149,6 +149,11 @@ class Supervisor:
                 return {}
             case other:
                 return {"error": f"unknown request {other!r}"}
+
+
+def services_file(region: paths.RegionPaths) -> Path:
+    """What the supervisor is to run: written by it, read when it starts."""
+    return region.supervisor / "services.json"
 
 
 def running_mark(region: paths.RegionPaths) -> Path:

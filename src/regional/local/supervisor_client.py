@@ -95,7 +95,8 @@ class SupervisorClient:
         try:
             writer.write(msgspec.json.encode(request) + b"\n")
             await writer.drain()
-            line = await asyncio.wait_for(reader.readline(), timeout)
+            async with asyncio.timeout(timeout):
+                line = await reader.readline()
         except (TimeoutError, ConnectionError) as error:
             raise SupervisorGone(f"the supervisor did not answer `{request['op']}`", "see `regionctl logs`") from error
         finally:

@@ -107,6 +107,7 @@ class MaestroClient:
         metadata: Document | None = None,
         delete_option: Document | None = None,
         manifest_configs: Sequence[Document] | None = None,
+        executer: Document | None = None,
         request_id: str | None = None,
     ) -> Document:
         """A bundle that exists with the same content is returned as it is; with another, that is a conflict."""
@@ -119,6 +120,7 @@ class MaestroClient:
             "metadata": metadata,
             "delete_option": delete_option,
             "manifest_configs": None if manifest_configs is None else list(manifest_configs),
+            "executer": executer,
         }
         return await self._call("POST", "/resource-bundles", _present(given), request_id=request_id)
 
@@ -162,11 +164,36 @@ class MaestroClient:
         """Only asks for it: the bundle is gone when its agent has said so (`get_bundle` answers 404)."""
         await self._call("DELETE", f"/resource-bundles/{quote(bundle_id, safe='')}", request_id=request_id)
 
+    async def bundle_history(self, bundle_id: str, *, size: int = 100) -> list[Document]:
+        """Newest first: `{at, change, version, request_id?, note?}`; also of a bundle that is gone."""
+        path = f"/resource-bundles/{quote(bundle_id, safe='')}/history"
+        items: list[Document] = (await self._call("GET", path, query={"size": str(size)}))["items"]
+        return items
+
+    async def redeliver_bundle(self, bundle_id: str, *, request_id: str | None = None) -> Document:
+        """Send it to its agent once more, applied or not, and wait for the agent's word again."""
+        path = f"/resource-bundles/{quote(bundle_id, safe='')}/redeliver"
+        return await self._call("POST", path, request_id=request_id)
+
+    # -- what only agents know ---------------------------------------------------------------------------------------
+
+    async def agent_works(self, *, consumer_name: str = "") -> Document:
+        """Works that agents have and the server does not know, or only in an older version (`known_version`)."""
+        query = {"consumer_name": consumer_name} if consumer_name else None
+        return await self._call("GET", "/agent-works", query=query)
+
+    async def ask_agents(self) -> None:
+        """To say what they have; they do so by themselves every minute."""
+        await self._call("POST", "/agent-works/ask", {})
+
+    # -- lists and streams -------------------------------------------------------------------------------------------
+
     async def list_bundles(
         self, *, search: str = "", page: int = 1, size: int = 100, order_by: str = "", fields: str = ""
     ) -> Document:
         """One page, as the API gives it: `{kind, page, size, total, items}`."""
         query = {"page": str(page), "size": str(size), "search": search, "orderBy": order_by, "fields": fields}
+        query["additions"] = "true"
         return await self._call("GET", "/resource-bundles", query={key: text for key, text in query.items() if text})
 
     async def all_bundles(self, *, search: str = "") -> list[Document]:
@@ -219,7 +246,8 @@ class MaestroClient:
     async def _all(self, path: str, search: str) -> AsyncIterator[Document]:
         page = 1
         while True:
-            query = {"page": str(page), "size": str(PAGE)} | ({"search": search} if search else {})
+            query = {"page": str(page), "size": str(PAGE), "additions": "true"}
+            query |= {"search": search} if search else {}
             found = await self._call("GET", path, query=query)
             for item in found["items"]:
                 yield item

@@ -27,13 +27,16 @@ class PipelineRunner:
         env: Mapping[str, str],
         image: str = "regional/regional",
         clock: Clock | None = None,
+        code: str = "",
     ) -> None:
-        """`env` is all that steps get to see besides their own; `image` is the one whose steps we can run."""
+        """`env` is all that steps get to see besides their own; `image` is the one whose steps we can run, and `code`
+        what is in it: what other code has done is done again."""
         self.store = RunStore(store)
         self._spawner = spawner
         self._env = dict(env)
         self._image = image
         self._clock = clock or SystemClock()
+        self._code = code
 
     async def run(
         self,
@@ -87,7 +90,7 @@ class PipelineRunner:
     ) -> RunRecord:
         used = {use.task_ref.name for use in [*pipeline.spec.tasks, *pipeline.spec.finally_]}
         tasks = [catalog.tasks[task] for task in sorted(used)]
-        inputs = digest(pipeline, tasks, params, sorted(map(str, workspaces.items())))
+        inputs = digest(pipeline, tasks, params, sorted(map(str, workspaces.items())), self._code)
         old = self.store.load(name)
         if old is not None and (fresh or old.inputs != inputs):
             for task in old.tasks:

@@ -102,7 +102,8 @@ class Attempt:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             with contextlib.suppress(SpawnError, OSError, TimeoutError):
-                process = await asyncio.wait_for(starting, _STOP_GRACE)
+                async with asyncio.timeout(_STOP_GRACE):
+                    process = await starting
                 await process.stop(_STOP_GRACE)
             raise
 

@@ -24,6 +24,7 @@ from regional.platform_api import (
     nodepools,
     openapi,
     provisioned,
+    rebuild,
     service,
     timeline,
     work,
@@ -43,6 +44,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *nodepools.OPERATIONS,
     *management_clusters.OPERATIONS,
     *work.OPERATIONS,
+    *rebuild.OPERATIONS,
     *provisioned.OPERATIONS,
 )
 SPAN = "platform_api.request"

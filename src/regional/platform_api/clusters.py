@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from typing import Any
 
 from starlette.responses import Response
 
-from regional.clm.client import ClmError
 from regional.platform_api import shapes, views
 from regional.platform_api.errors import ApiError, invalid
 from regional.platform_api.merging import merge, write_spec
 from regional.platform_api.operations import Call, Operation, Parameter, made, reply
 from regional.platform_api.paging import NUMBERED, PAGING, page_of
+from regional.platform_api.reported import reported
 from regional.platform_api.schema import faults_of
 
 KIND = "Cluster"
@@ -34,7 +33,7 @@ async def list_all(call: Call) -> Response:
 
 
 async def get(call: Call) -> Response:
-    resource, report = await _both(call)
+    resource, report, _ = await reported(call, KIND, call.identifier("cluster"))
     return reply(views.cluster(resource, report))
 
 
@@ -56,8 +55,7 @@ async def delete(call: Call) -> Response:
 
 
 async def statuses(call: Call) -> Response:
-    resource, report = await _both(call)
-    reports = await call.clm.statuses(KIND, resource["id"])
+    resource, report, reports = await reported(call, KIND, call.identifier("cluster"))
     shown = {
         "cluster_id": resource["id"],
         "status": views.status(resource, report),
@@ -86,24 +84,6 @@ async def kubeconfig(call: Call) -> Response:
         message = views.status(resource, report).get("message") or "its control plane has not reported one yet"
         raise ApiError(409, "kubeconfig-not-ready", f"the cluster has no kubeconfig now: {message}")
     return Response(text, 200, {"Cache-Control": "no-store"}, "application/yaml")
-
-
-async def _both(call: Call) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The cluster, and what its adapter last said of it."""
-    cluster_id = call.identifier("cluster")
-    resource, reports = await asyncio.gather(
-        call.clm.get(KIND, cluster_id, request_id=call.request_id), _reports(call, cluster_id)
-    )
-    return resource, next((found for found in reports if found["adapter"] == views.ADAPTER), None)
-
-
-async def _reports(call: Call, cluster_id: str) -> list[dict[str, Any]]:
-    try:
-        return await call.clm.statuses(KIND, cluster_id)
-    except ClmError as error:
-        if error.not_found:
-            return []  # the cluster itself says so better
-        raise
 
 
 OPERATIONS = (

@@ -32,7 +32,7 @@ async def create(call: Call) -> Response:
     spec: dict[str, Any] = {fact: body[fact] for fact in _FACTS if fact in body}
     spec |= {"consumer": name, "accepting": "region" in body and "accountId" in body}
     consumer, found = await _consumer(call, name, body.get("labels"))
-    registered, enrolled = await _enrol(call, name, spec)
+    registered, enrolled = await _enrol(call, name, spec, body.get("labels"))
     if found and not enrolled:
         raise ApiError(409, "already-exists", f"This Consumer already exists: {name}")
     return made(views.consumer(consumer, registered))
@@ -69,11 +69,14 @@ async def _consumer(call: Call, name: str, labels: dict[str, str] | None) -> tup
     raise ApiError(502, "maestro-error", f"Maestro has a consumer {name} and does not show it")
 
 
-async def _enrol(call: Call, name: str, spec: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The management cluster in CLM, and whether this call changed something about it."""
+async def _enrol(
+    call: Call, name: str, spec: dict[str, Any], labels: dict[str, str] | None
+) -> tuple[dict[str, Any], bool]:
+    """The management cluster in CLM, and whether this call changed something about it. Its labels are kept there too:
+    Maestro's database may be lost, and is then filled from CLM."""
     clm = call.clm_of_region
     try:
-        return await clm.create(KIND, name, spec, request_id=call.request_id), True
+        return await clm.create(KIND, name, spec, labels=labels, request_id=call.request_id), True
     except ClmError as error:
         if not error.exists:
             raise
@@ -83,7 +86,8 @@ async def _enrol(call: Call, name: str, spec: dict[str, Any]) -> tuple[dict[str,
     if found["spec"].get("accepting") is True or not spec["accepting"]:
         return found, False
     # Known by name only until now.
-    return await clm.patch(KIND, found["id"], spec=found["spec"] | spec, request_id=call.request_id), True
+    known = found["spec"] | spec
+    return await clm.patch(KIND, found["id"], spec=known, labels=labels, request_id=call.request_id), True
 
 
 OPERATIONS = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from starlette.responses import Response
@@ -13,6 +12,7 @@ from regional.platform_api.errors import ApiError, invalid, not_found
 from regional.platform_api.merging import write_spec
 from regional.platform_api.operations import Call, Operation, Parameter, is_identifier, made, reply
 from regional.platform_api.paging import PAGING, is_name, page_of
+from regional.platform_api.reported import reported
 from regional.platform_api.schema import Fault, faults_of
 
 KIND = "NodePool"
@@ -53,7 +53,7 @@ async def list_all(call: Call) -> Response:
 
 
 async def get(call: Call) -> Response:
-    resource, report, _ = await _whole(call)
+    resource, report, _ = await reported(call, KIND, await _identifier(call))
     return reply(views.node_pool(resource, report))
 
 
@@ -68,7 +68,7 @@ async def delete(call: Call) -> Response:
 
 
 async def statuses(call: Call) -> Response:
-    resource, report, reports = await _whole(call)
+    resource, report, reports = await reported(call, KIND, await _identifier(call))
     shown = {
         "nodepool_id": resource["id"],
         "status": views.status(resource, report),
@@ -101,14 +101,6 @@ def _check(spec: dict[str, Any]) -> None:
         faults.append(Fault("spec.autoScaling.min", "spec.autoScaling.min is greater than spec.autoScaling.max"))
     if faults:
         raise invalid(faults)
-
-
-async def _whole(call: Call) -> tuple[dict[str, Any], dict[str, Any] | None, list[dict[str, Any]]]:
-    pool_id = await _identifier(call)
-    resource, reports = await asyncio.gather(
-        call.clm.get(KIND, pool_id, request_id=call.request_id), call.clm.statuses(KIND, pool_id)
-    )
-    return resource, next((found for found in reports if found["adapter"] == views.ADAPTER), None), reports
 
 
 OPERATIONS = (

@@ -207,6 +207,7 @@ CONSUMER = record(
         "accountId": _STRING,
         "capacity": _NUMBER,
         "accepting": {"type": "boolean"},
+        "agent_certificate": _STRING,
     },
     ("id", "kind", "href", "name"),
     strict=False,

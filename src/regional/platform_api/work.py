@@ -145,6 +145,18 @@ async def delete_bundle(call: Call) -> Response:
     return reply({"message": "the resource bundle is being deleted", "id": bundle_id}, 202)
 
 
+async def history(call: Call) -> Response:
+    entries = await call.region.maestro.bundle_history(
+        call.identifier("resource bundle"), size=call.number("size", 100, 200)
+    )
+    return reply({"kind": "ResourceBundleHistory", "total": len(entries), "items": entries})
+
+
+async def redeliver(call: Call) -> Response:
+    bundle_id = call.identifier("resource bundle")
+    return reply(masked(await call.region.maestro.redeliver_bundle(bundle_id, request_id=call.request_id)), 202)
+
+
 OPERATIONS = (
     Operation(
         method="POST",
@@ -191,6 +203,28 @@ OPERATIONS = (
         name="deleteResourceBundle",
         summary="Ask for a resource bundle's removal; it is gone when its agent has said so.",
         run=delete_bundle,
+        who="privileged",
+        success=202,
+        answer=_BUNDLE,
+        refusals=(404, 502),
+    ),
+    Operation(
+        method="GET",
+        path="/resource_bundles/{id}/history",
+        name="getResourceBundleHistory",
+        summary="What became of a resource bundle, newest first; also of one that is gone.",
+        run=history,
+        who="privileged",
+        query=(Parameter("size", "At most so many entries."),),
+        answer=_BUNDLE,
+        refusals=(404, 502),
+    ),
+    Operation(
+        method="POST",
+        path="/resource_bundles/{id}/redeliver",
+        name="redeliverResourceBundle",
+        summary="Send a resource bundle to its agent once more, above the agent's version if that is newer.",
+        run=redeliver,
         who="privileged",
         success=202,
         answer=_BUNDLE,

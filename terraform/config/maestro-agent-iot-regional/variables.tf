@@ -94,3 +94,9 @@ variable "certificate_pem" {
   description = "Certificate of the agent, minted by the step program, which hands the key over."
   type        = string
 }
+
+variable "former_certificates_pem" {
+  description = "Certificates that stay good beside it, until the agent was seen with the newest."
+  type        = list(string)
+  default     = []
+}

@@ -1,5 +1,6 @@
 # The bootstrap task: runs once inside the VPC, because the cluster's API answers nowhere else, and hands the cluster to
-# GitOps. `ecs run-task` adds GIT_REPO and GIT_REVISION as overrides; everything else is fixed here.
+# GitOps. `ecs run-task` adds GIT_REPO and GIT_REVISION as overrides, and FACTS for what other roots know (words such as
+# api_target_group_arn=arn:…, with blanks between them); everything else is fixed here.
 
 data "aws_region" "current" {}
 

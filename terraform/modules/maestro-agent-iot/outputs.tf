@@ -1,5 +1,5 @@
 output "certificate_arn" {
-  value = aws_iot_certificate.agent.arn
+  value = aws_iot_certificate.agent[sha256(var.certificate_pem)].arn
 }
 
 output "policy_name" {

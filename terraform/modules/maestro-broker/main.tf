@@ -14,7 +14,9 @@ data "aws_iot_endpoint" "data" {
 locals {
   iot    = "arn:${data.aws_partition.current.partition}:iot:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}"
   name   = "$${iot:Certificate.Subject.CommonName}"
-  topics = "sources/maestro/consumers"
+  prefix = "${var.region_id}."
+  client = "${local.iot}:client/${local.prefix}${local.name}"
+  topics = "sources/maestro-${var.region_id}/consumers"
 }
 
 resource "aws_iot_certificate" "server" {
@@ -32,7 +34,7 @@ resource "aws_iot_policy" "server" {
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
-      { Effect = "Allow", Action = "iot:Connect", Resource = "${local.iot}:client/${local.name}-*" },
+      { Effect = "Allow", Action = "iot:Connect", Resource = "${local.client}-*" },
       { Effect = "Allow", Action = "iot:Publish", Resource = "${local.iot}:topic/${local.topics}/*/sourceevents" },
       { Effect = "Allow", Action = "iot:Receive", Resource = "${local.iot}:topic/${local.topics}/*/agentevents" },
       {
@@ -70,6 +72,7 @@ resource "aws_secretsmanager_secret_version" "config" {
       caFile         = "/mnt/secrets-store/ca.crt"
       clientCertFile = "/mnt/secrets-store/tls.crt"
       clientKeyFile  = "/mnt/secrets-store/tls.key"
+      clientIdPrefix = local.prefix
       topics = {
         sourceEvents = "${local.topics}/+/sourceevents"
         agentEvents  = "${local.topics}/+/agentevents"

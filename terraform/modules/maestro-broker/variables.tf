@@ -12,3 +12,8 @@ variable "ca_certificate_pem" {
   description = "Authority that signed it, registered with IoT."
   type        = string
 }
+
+variable "region_id" {
+  description = "The region deployment, unique in the account; topics and client ids carry it."
+  type        = string
+}

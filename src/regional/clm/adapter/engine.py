@@ -164,7 +164,7 @@ class _Run:
             existing = await self._transport.find(consumer, name)
             delete, create = rule.lifecycle.delete, rule.lifecycle.create
             if delete is not None and self._is("resources", rule.name, delete.when.expression):
-                found = await self._transport.delete(existing, self._request_id)
+                found = await self._transport.delete(consumer, name, existing, self._request_id)
             elif existing is None and create and not self._is("resources", rule.name, create.when.expression):
                 self._operations[rule.name] = "waiting"
                 return

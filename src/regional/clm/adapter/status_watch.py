@@ -190,7 +190,8 @@ class StatusWatch:
                     still_wanted()
                     log.warning("outlived bundles wait for the database", extra={"reason": str(error)})
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._outlived.wait(), pause)
+                async with asyncio.timeout(pause):  # not wait_for: on Python 3.11 it may lose a cancellation
+                    await self._outlived.wait()
 
     async def _sweep_once(self, pool: Any) -> float:
         """Seconds until there may be more to do."""

@@ -90,13 +90,18 @@ class MaestroTransport:
                 raise TransportError("Conflict", f"somebody else changed the resource bundle: {error.reason}") from None
             raise
 
-    async def delete(self, existing: Document | None, request_id: str) -> Found:
-        if existing is None:
-            return Found("gone", None)
-        if existing.get("deleted_at"):
+    async def delete(self, consumer: str, work: str, existing: Document | None, request_id: str) -> Found:
+        """Also of a bundle that Maestro does not know: with its database lost an agent may have it all the same, and
+        Maestro keeps in mind what it is asked to delete."""
+        if existing is not None and existing.get("deleted_at"):
             return Found("deleting", existing)
-        await self._maestro.delete_bundle(existing["id"], request_id=request_id)
-        after = await self._maestro.get_bundle_or_none(existing["id"])
+        wanted = bundle_id(consumer, work)
+        try:
+            await self._maestro.delete_bundle(wanted, request_id=request_id)
+        except MaestroError as error:
+            if not error.not_found:
+                raise
+        after = await self._maestro.get_bundle_or_none(wanted)
         return Found("gone" if after is None else "deleting", after)
 
 
@@ -113,11 +118,24 @@ def as_work(bundle: Document) -> Document:
         "id": bundle.get("id", ""),
         "consumer": bundle.get("consumer_name", ""),
         "version": bundle.get("version", 0),
-        "observedVersion": status.get("ObservedVersion") or 0,
+        "observedVersion": _observed_version(bundle, status),
         "deleting": bool(bundle.get("deleted_at")),
         "delivery": bundle.get("delivery") or {},
         "status": {"conditions": status.get("conditions") or [], "resourceStatus": status.get("resourceStatus") or []},
     }
+
+
+def _observed_version(bundle: Document, status: Document) -> int:
+    """Which version the agent has tried to apply. The Go Maestro's agent names a new one as soon as it has it, while
+    `Applied` is still about the one before; Maestro's server knows whether that makes a difference."""
+    version = int(status.get("ObservedVersion") or 0)
+    if (bundle.get("delivery") or {}).get("state") == "applied":
+        return version
+    for condition in status.get("conditions") or []:
+        generation = condition.get("observedGeneration")
+        if condition.get("type") == "Applied" and isinstance(generation, int):
+            return min(version, generation)
+    return version
 
 
 def nested(bundle: Document, name: str) -> Document | None:

@@ -104,6 +104,8 @@ class Application:
         parts = path.removeprefix(BASE).strip("/").split("/") if path.startswith(f"{BASE}/") else []
         if parts in (["openapi"], ["openapi.html"]):
             return f"{BASE}/{parts[0]}", {}, Where()
+        if parts == ["reconcile"]:
+            return f"{BASE}/reconcile", {"POST": self._handlers.reconcile}, Where()
         if not parts or "" in parts:
             raise NoRoute(f"there is no {path[:200]}")
         where, rest = self._place(parts, path)

@@ -23,7 +23,7 @@ from regional.clm.api.representation import SELECT, project, represent, represen
 from regional.clm.entities import Entity, Registry
 from regional.clm.placement import reservations
 from regional.clm.specs import Fault
-from regional.core.store import Stored
+from regional.core.store import CHANNEL, Stored
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -102,6 +102,17 @@ class Handlers:
         return _json(200, report)
 
     # -- writing -----------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, call: Call, connection: Any) -> Response:
+        """Every resource is looked at now, behind what somebody waits for: what adapters made may have been lost."""
+        demand_system(call.caller, "reconciling everything")
+        async with connection.transaction():
+            resources = await connection.fetchval(
+                "WITH due AS (UPDATE pulses SET due = now() RETURNING 1) SELECT count(*) FROM due"
+            )
+            await connection.execute(f"NOTIFY {CHANNEL}")
+        log.info("everything is looked at again", extra={"resources": resources, "request_id": call.caller.request_id})
+        return _json(202, {"resources": resources})
 
     async def create(self, call: Call, connection: Any) -> Response:
         caller, where = call.caller, call.where

@@ -129,6 +129,8 @@ def document(registry: Registry) -> bytes:
             "required": ["reason"],
             "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 1024}},
         },
+        "ReconcileRequest": {"type": "object"},
+        "Reconciling": {"type": "object", "properties": {"resources": {"type": "integer"}}},
         "AdapterStatusList": _list_of("AdapterStatus"),
         "HistoryList": _list_of("HistoryEntry"),
     }
@@ -142,6 +144,7 @@ def document(registry: Registry) -> bytes:
             owner = _path_parameter("parent_id", f"Id of the {parent.kind}")
             paths |= _paths(entity, f"{BASE}/{parent.plural}/{{parent_id}}/{entity.plural}", [owner], creates=True)
             paths |= _paths(entity, f"{BASE}/{entity.plural}", [], creates=False)
+    paths[f"{BASE}/reconcile"] = {"post": _operation(202, "Reconciling", 400, 403, body="ReconcileRequest")}
     return msgspec.json.encode(
         {
             "openapi": "3.0.3",

@@ -32,8 +32,11 @@ class Template:
                 raise TemplateError(f"unrecognized option: {option}")
             self._missing = _OPTIONS[value]
         self._nodes = Parser(source, FUNCTIONS).parse()
+        self._chains = _chains(self._nodes)
 
     def execute(self, data: Any) -> str:
+        if self._chains is not None and (plain := _filled(self._chains, data)) is not None:
+            return plain
         out: list[str] = []
         self._run(self._nodes, data, [("$", data)], out)
         return "".join(out)
@@ -202,6 +205,37 @@ class Template:
 
     def _located(self, operand: Operand, message: str) -> TemplateError:
         return TemplateError(f'template: :{self._place(operand)}: executing "" at <{operand.source}>: {message}')
+
+
+def _chains(nodes: Sequence[Node]) -> list[str | list[str]] | None:
+    """Text and `{{ .a.b }}` alone, which most templates are: the text, and the names to follow."""
+    found: list[str | list[str]] = []
+    for node in nodes:
+        if node.kind == "text":
+            found.append(node.text)
+            continue
+        commands = node.pipe.commands if node.kind == "action" and node.pipe and not node.pipe.declares else []
+        if len(commands) != 1 or len(commands[0]) != 1 or commands[0][0].kind != "field":
+            return None
+        found.append(commands[0][0].fields)
+    return found
+
+
+def _filled(chains: Sequence[str | list[str]], data: Any) -> str | None:
+    """None as soon as something is not there, or is no text: Go has rules for that."""
+    out: list[str] = []
+    for part in chains:
+        value: Any = part
+        if not isinstance(part, str):
+            value = data
+            for name in part:
+                if not isinstance(value, dict) or name not in value:
+                    return None
+                value = value[name]
+            if type(value) is not str:
+                return None
+        out.append(value)
+    return "".join(out)
 
 
 @lru_cache(maxsize=4096)

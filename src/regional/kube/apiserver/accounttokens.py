@@ -61,7 +61,8 @@ class TokenRequests:
         kind = reference.get("kind")
         resource = _BINDABLE.get(str(kind))
         if resource is None:
-            raise bad_request(f"cannot bind token for serviceaccount to object of kind {kind}")
+            group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
         name = str(reference.get("name") or "")
         entry = self._store.get(resource, "" if kind == "Node" else call.namespace, name)
         if entry is None:

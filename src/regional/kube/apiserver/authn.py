@@ -38,10 +38,8 @@ def authenticate(headers: Mapping[str, str], certificate: User | None, tokens: T
     if certificate is not None:
         return certificate
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    if not scheme:
-        return ANONYMOUS
     if scheme.lower() != "bearer" or not token.strip():
-        raise unauthorized()
+        return ANONYMOUS  # no credential of a kind that is known here
     claims = tokens.verify(token.strip(), tokens.own_audience)
     if claims is None:
         raise unauthorized()
@@ -66,7 +64,13 @@ def impersonate(
     if not (name or groups or uid or extra):
         return user, []
     if not name:
-        raise bad_request("requested impersonation without a user: a group, uid or extra needs Impersonate-User")
+        # The real server prints the object references it made of the headers.
+        asked_for = [f"{{Group  {group}    }}" for group in groups]
+        asked_for += [f"{{UID  {uid}  authentication.k8s.io/v1  }}"] if uid else []
+        asked_for += [
+            f"{{UserExtra  {value}  authentication.k8s.io/v1 {key} }}" for key in extra for value in extra[key]
+        ]
+        raise bad_request(f"requested [{' '.join(asked_for)}] without impersonating a user")
     authentication = "authentication.k8s.io"
     asked: list[tuple[str, str, str, str]] = []
     if name.startswith(_SERVICE_ACCOUNT) and name.count(":") == 3:

@@ -131,6 +131,10 @@ class Authorizer:
             return self._roles[CLUSTER_ROLES].get(("", binding.role), ())
         return self._roles[ROLES].get((binding.namespace, binding.role), ())
 
+    def has_role(self, namespace: str, kind: str, name: str) -> bool:
+        resource, place = (CLUSTER_ROLES, "") if kind == "ClusterRole" else (ROLES, namespace)
+        return (place, name) in self._roles[resource]
+
     def bindings_of(self, user: User, namespace: str) -> list[tuple[Binding, Subject]]:
         """Bindings that reach this user in the cluster and in the namespace."""
         index = self._subjects()

@@ -1,7 +1,7 @@
 """What is in a cluster before anybody has asked for anything: namespaces, RBAC, the API's own Service, add-ons' CRDs.
 
-The objects are YAML files beside the code, numbered in the order of their creation, and go in through the API's own
-front door. What people may change (namespaces, roles, bindings) is only created where it is missing; what belongs to
+The objects are YAML files beside the code, the namespaces in the first of them, and go in through the API's own front
+door. What people may change (namespaces, roles, bindings) is only created where it is missing; what belongs to
 the server (CRDs of add-ons) is applied at every start.
 """
 
@@ -21,6 +21,7 @@ from regional.kube.apiserver.entries import Obj, encode
 from regional.kube.apiserver.media import from_yaml
 from regional.kube.apiserver.store import Store
 from regional.kube.messages import Request, Response
+from regional.kube.objects import labels_of, matches, name_of
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +39,14 @@ class Bootstrapped(Protocol):
 
 
 async def bootstrap(server: Bootstrapped) -> None:
-    """File by file; the objects of one file go in together, so that the disk is waited for once."""
-    for file in packaged():
-        await asyncio.gather(*(_ensure(server, obj, ours=obj["kind"] == "CustomResourceDefinition") for obj in file))
+    """The namespaces, then everything else together, so that the disk is waited for twice."""
+    namespaces, *files = packaged()
     service = _kubernetes_service(server.addresses.first, server.address, server.port)
-    await asyncio.gather(*(_ensure(server, obj, ours=True) for obj in service))
+    await asyncio.gather(*(_ensure(server, obj, ours=False) for obj in namespaces))
+    await asyncio.gather(
+        *(_ensure(server, obj, ours=obj["kind"] == "CustomResourceDefinition") for file in files for obj in file),
+        *(_ensure(server, obj, ours=True) for obj in service),
+    )
 
 
 @functools.cache
@@ -50,10 +54,23 @@ def packaged() -> tuple[tuple[Obj, ...], ...]:
     """Read once: the warm parent does it for all the APIs that it forks."""
     folder = resources.files("regional.kube.apiserver").joinpath("bootstrap")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda each: each.name)
-    return tuple(
+    read = tuple(
         tuple(document for text in file.read_text().split("\n---\n") if (document := from_yaml(text.encode())))
         for file in files
     )
+    for documents in read:
+        _aggregate([document for document in documents if document["kind"] == "ClusterRole"])
+    return read
+
+
+def _aggregate(roles: list[Obj]) -> None:
+    """Roles made of others have their rules from the start: where no controllers run, nobody would fill them in."""
+    for role in roles:
+        selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+        for part in sorted(roles, key=name_of) if selectors else ():
+            if part is not role and any(matches(selector, labels_of(part)) for selector in selectors):
+                known = role.setdefault("rules", [])
+                known += [rule for rule in part["rules"] if rule not in known]
 
 
 def _kubernetes_service(cluster_ip: str, address: str, port: int) -> list[Obj]:

@@ -9,6 +9,7 @@ from regional.kube.apiserver.media import Wanted
 from regional.kube.apiserver.routing import Target
 from regional.kube.messages import Request, User
 from regional.kube.schema.apply import manager_of
+from regional.kube.schema.openapi_validation import shown
 from regional.kube.schema.registry import Kind
 
 
@@ -45,15 +46,22 @@ class Call(msgspec.Struct):
         causes = []
         for key, value in self.request.query:
             if key == "dryRun" and value != "All":
-                text = f'Unsupported value: "{value}": supported values: "All"'
+                text = f'Unsupported value: ["{value}"]: supported values: "All"'
                 causes.append(Cause("FieldValueNotSupported", text, "dryRun"))
             if key == "fieldValidation" and value not in ("", "Ignore", "Warn", "Strict"):
                 text = f'Unsupported value: "{value}": supported values: "", "Ignore", "Strict", "Warn"'
                 causes.append(Cause("FieldValueNotSupported", text, "fieldValidation"))
-            if key == "fieldManager" and (len(value) > 128 or not value.isprintable()):
-                text = (
-                    f'Invalid value: "{value}": may not be longer than 128 and should only contain printable characters'
-                )
-                causes.append(Cause("FieldValueInvalid", text, "fieldManager"))
+            if key == "fieldManager":
+                causes += _manager_problems(value)
         if causes:
             raise invalid_options(kind, *causes)
+
+
+def _manager_problems(manager: str) -> list[Cause]:
+    if len(manager.encode()) > 128:
+        return [Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager")]
+    for position, letter in enumerate(manager):
+        if not letter.isprintable():
+            why = f"invalid character U+{ord(letter):04X} (at position {position})"
+            return [Cause("FieldValueInvalid", f"Invalid value: {shown(manager)}: {why}", "fieldManager")]
+    return []

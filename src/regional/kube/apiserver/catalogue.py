@@ -6,8 +6,11 @@ new kind with its next request. `generation` counts changes; discovery and OpenA
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
+
+import msgspec
 
 from regional.kube.apiserver.entries import Key, Obj
 from regional.kube.apiserver.errors import PageNotFound, no_such_resource
@@ -15,7 +18,7 @@ from regional.kube.apiserver.shelf import Event
 from regional.kube.apiserver.store import SelectableFields, Store
 from regional.kube.objects import is_true
 from regional.kube.schema.registry import BUILTINS, Kind, by_kind, by_plural, custom_kinds, group_versions, kinds_of
-from regional.kube.schema.types import Schema, schema_of
+from regional.kube.schema.types import Schema, from_crd, schema_of
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -27,6 +30,19 @@ def store_name(kind: Kind) -> str:
     """The shelf that holds a kind's objects: `pods`, `widgets.demo.io`."""
     group, plural = kind.store
     return f"{plural}.{group}" if group else plural
+
+
+_SPECS_KEPT = 256
+_specs: dict[bytes, Obj] = {}
+
+
+def shared_spec(crd: Obj) -> Obj:
+    """The CRD with an equal spec that this process knows already, if it does: in memory a spec may have megabytes,
+    and most clusters of a process have the same ones. Nobody may change it."""
+    digest = hashlib.blake2b(msgspec.json.encode(crd["spec"]), digest_size=16).digest()
+    if digest not in _specs and len(_specs) >= _SPECS_KEPT:
+        _specs.pop(next(iter(_specs)))
+    return crd | {"spec": _specs.setdefault(digest, crd["spec"])}
 
 
 class Custom:
@@ -43,6 +59,16 @@ class Custom:
         schemas = [version.get("schema") for version in spec["versions"]]
         self.one_schema = all(schema == schemas[0] for schema in schemas)
         self.settled = revision
+        self.storage: str = next(version["name"] for version in spec["versions"] if version.get("storage"))
+        self._stored: Schema | None = None
+
+    @property
+    def stored_schema(self) -> Schema:
+        """Of the version that objects are kept in, served or not."""
+        if self._stored is None:
+            declared = next(version for version in self.crd["spec"]["versions"] if version["name"] == self.storage)
+            self._stored = from_crd((declared.get("schema") or {}).get("openAPIV3Schema"))
+        return self._stored
 
     def schema(self, kind: Kind) -> Schema:
         if kind.version not in self.schemas:
@@ -83,6 +109,7 @@ class Catalogue:
     def _learn(self, key: Key, crd: Obj | None, revision: int) -> None:
         plural, _, group = key[1].partition(".")
         before = self._customs.get((group, plural))
+        crd = shared_spec(crd) if crd is not None else None
         if crd is None or not is_true(crd, "Established"):
             self._customs.pop((group, plural), None)
             if crd is None and before is not None and self._store is not None:

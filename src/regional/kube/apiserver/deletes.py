@@ -17,12 +17,11 @@ from regional.kube.apiserver import crds
 from regional.kube.apiserver.admission import PROTECTED
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.catalogue import CRDS, store_name
-from regional.kube.apiserver.entries import Entry, Obj
+from regional.kube.apiserver.entries import Entry, Key, Obj, encode
 from regional.kube.apiserver.errors import (
     Cause,
     StatusError,
     bad_request,
-    conflict,
     details_of,
     forbidden,
     invalid_options,
@@ -50,6 +49,7 @@ _RETURNED = frozenset(
         "resourcequotas",
         "persistentvolumes",
         "persistentvolumeclaims",
+        "services",
         "storageclasses.storage.k8s.io",
         "csidrivers.storage.k8s.io",
     )
@@ -68,22 +68,22 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 def delete_options(call: Call) -> DeleteOptions:
     """From the body if there is one, else from the query."""
     request = call.request
-    body: Obj = decode(request) if request.body.strip() else {}
+    body: Obj = decode(request, "DeleteOptions") if request.body.strip() else {}
     if not body:
         body = dict(request.query)
+    kind = body.get("kind")
+    if kind and kind != "DeleteOptions":
+        version = body.get("apiVersion") or ""
+        raise bad_request(
+            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
     preconditions = body.get("preconditions") or {}
     policy = body.get("propagationPolicy") or ""
     orphan = body.get("orphanDependents")
-    if policy not in ("", "Foreground", "Background", "Orphan"):
-        text = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan", "nil"'
-        raise invalid_options("DeleteOptions", Cause("FieldValueNotSupported", text, "propagationPolicy"))
+    dry = _listed(body.get("dryRun")) or [value for key, value in request.query if key == "dryRun"]
+    _check_options(policy, orphan is not None, dry)
     if orphan is not None:
         policy = "Orphan" if orphan in (True, "true", "1") else "Background"
-    dry = body.get("dryRun") or request.parameter("dryRun")
-    if dry and dry not in ("All", ["All"]):
-        raise invalid_options(
-            "DeleteOptions", Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
-        )
     if not isinstance(preconditions, dict):
         raise bad_request("preconditions must be an object")
     return DeleteOptions(
@@ -95,13 +95,41 @@ def delete_options(call: Call) -> DeleteOptions:
     )
 
 
+def check_preconditions(kind: Kind, name: str, uid: str, revision: str, options: DeleteOptions) -> None:
+    if options.uid and options.uid != uid:
+        raise precondition_failed(kind, name, "UID", options.uid, uid)
+    if options.revision and options.revision != revision:
+        raise precondition_failed(kind, name, "ResourceVersion", options.revision, revision)
+
+
+def _listed(value: Any) -> list[str]:
+    if not value:
+        return []
+    return [str(each) for each in value] if isinstance(value, list) else [str(value)]
+
+
+def _check_options(policy: str, orphan: bool, dry: list[str]) -> None:
+    found = []
+    if policy not in ("", "Foreground", "Background", "Orphan"):
+        text = f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan", "nil"'
+        found.append(Cause("FieldValueNotSupported", text, "propagationPolicy"))
+    if policy and orphan:
+        text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
+        found.append(Cause("FieldValueInvalid", text, "propagationPolicy"))
+    if any(each != "All" for each in dry):
+        text = f'Unsupported value: {encode(dry).decode()}: supported values: "All"'
+        found.append(Cause("FieldValueNotSupported", text, "dryRun"))
+    if found:
+        raise invalid_options("DeleteOptions", *found)
+
+
 def _grace(value: Any) -> int | None:
     if value is None or value == "":
         return None
     try:
         seconds = int(value)
     except (TypeError, ValueError):
-        raise bad_request("gracePeriodSeconds must be an integer") from None
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
     return max(0, seconds) if seconds >= 0 else 1
 
 
@@ -124,7 +152,7 @@ class Deleter:
         options = delete_options(call)
         selection = selection_of(call.request, call.target, call.kind)
         chosen = list(selection.entries(self._store.shelf(store_name(call.kind))))
-        deleted: list[Entry] = []
+        gone: set[Key] = set()
         for start in range(0, len(chosen), _BATCH):
             outcomes = await asyncio.gather(
                 *(self.remove(call, *entry.key, options) for entry in chosen[start : start + _BATCH]),
@@ -135,9 +163,11 @@ class Deleter:
                     continue  # somebody else was faster, which is what we wanted
                 if isinstance(outcome, BaseException):
                     raise outcome
-                deleted.append(outcome[0])
+                gone.add(outcome[0].key)
         meta = {"resourceVersion": str(self._store.revision)}
-        return self._renderer.listing(call.kind, deleted, meta, call.wanted, "")
+        # As they were when they were found, whatever became of them.
+        deleted = [entry for entry in chosen if entry.key in gone]
+        return await self._renderer.listing(call.kind, deleted, meta, call.wanted, "")
 
     async def remove(self, call: Call, namespace: str, name: str, options: DeleteOptions) -> tuple[Entry, bool]:
         """The object as it is now or was last, and whether it is gone."""
@@ -157,10 +187,7 @@ class Deleter:
 
     def _decide(self, call: Call, live: Entry, options: DeleteOptions) -> Decision:
         kind = call.kind
-        if options.uid and options.uid != live.uid:
-            raise precondition_failed(kind, live.name, "UID", options.uid, live.uid)
-        if options.revision and options.revision != str(live.revision):
-            raise precondition_failed(kind, live.name, "ResourceVersion", options.revision, str(live.revision))
+        check_preconditions(kind, live.name, live.uid, str(live.revision), options)
         if kind.group == "" and kind.kind == "Namespace":
             return self._end_namespace(call, live)
         obj = live.obj()
@@ -180,7 +207,10 @@ class Deleter:
             metadata["finalizers"] = finalizers
         else:
             metadata.pop("finalizers", None)
-        self._mark(kind, obj, grace)
+        if finalizers or (kind.group, kind.kind) == ("", "Pod"):
+            self._mark(kind, obj, grace)
+        elif not marked:
+            return Remove(obj)
         if store_name(kind) == CRDS:
             crds.mark_terminating(obj, self._clock.now())
         return Remove(obj) if let_go(kind.group, kind.kind, obj) else Put(obj)
@@ -231,13 +261,7 @@ class Deleter:
         obj = live.obj()
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp") and (obj.get("spec") or {}).get("finalizers"):
-            # The real server answers a second delete with a conflict that tells to wait; kubectl takes both.
-            raise conflict(
-                call.kind,
-                live.name,
-                "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace "
-                "will automatically be purged by the system.",
-            )
+            return Keep(live)
         self._mark(call.kind, obj, 0)
         metadata.pop("deletionGracePeriodSeconds", None)
         obj.setdefault("status", {})["phase"] = "Terminating"

@@ -121,7 +121,7 @@ class Discovery:
             resources = [entry for kind in self._catalogue.kinds(group, version) for entry in _legacy(kind)]
             return {
                 "kind": "APIResourceList",
-                "apiVersion": "v1",
+                **({"apiVersion": "v1"} if group else {}),
                 "groupVersion": f"{group}/{version}" if group else version,
                 "resources": resources,
             }

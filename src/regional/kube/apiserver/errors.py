@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from regional.kube.schema.registry import Kind
+
 
 class Named(Protocol):
     """What an error needs to know of a resource: `configmaps` or `widgets.demo.io`, ConfigMap or Widget.demo.io."""
@@ -51,8 +53,9 @@ class StatusError(Exception):
             "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details is not None:
             body["details"] = self.details
         return body | {"code": self.code}
@@ -76,7 +79,8 @@ def details_of(resource: Named, name: str = "", *, kind: bool = False, **more: A
         details["name"] = name
     if resource.group:
         details["group"] = resource.group
-    details["kind"] = resource.kind if kind else resource.plural
+    if named := resource.kind if kind else resource.plural:
+        details["kind"] = named
     return details | more
 
 
@@ -108,7 +112,14 @@ def method_not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
+def no_such_form(available: str) -> StatusError:
+    """No clause of Accept names a form that this path has at all."""
+    text = f"406: Not Acceptable\n\nAvailable representations: {available}"
+    return StatusError(406, "NotAcceptable", text, {})
+
+
 def not_acceptable(accepted: str) -> StatusError:
+    """The form is known, but not what it should show (`as=`)."""
     return StatusError(
         406,
         "NotAcceptable",
@@ -116,7 +127,17 @@ def not_acceptable(accepted: str) -> StatusError:
     )
 
 
+def wrong_shape(wanted: str, found: str, kind: Kind, go_kind: str) -> StatusError:
+    """A list was asked for in the form of one object, or one object in the form of a list."""
+    package = "unstructured" if kind.custom is not None else kind.group.partition(".")[0] or "core"
+    text = f"you requested {wanted}, but the requested object is {found} (*{package}.{go_kind})"
+    return StatusError(406, "NotAcceptable", text)
+
+
 def unsupported_media_type(accepted: str) -> StatusError:
+    """`accepted` is empty where the request does not get as far as a handler that would say it."""
+    if not accepted:
+        return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     return StatusError(
         415,
         "UnsupportedMediaType",
@@ -124,9 +145,10 @@ def unsupported_media_type(accepted: str) -> StatusError:
     )
 
 
-def already_exists(resource: Named, name: str) -> StatusError:
+def already_exists(resource: Named, name: str, *, deleting: bool = False) -> StatusError:
+    head = "object is being deleted: " if deleting else ""
     return StatusError(
-        409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists', details_of(resource, name)
+        409, "AlreadyExists", f'{head}{qualified(resource)} "{name}" already exists', details_of(resource, name)
     )
 
 
@@ -168,13 +190,38 @@ def too_large(limit: int) -> StatusError:
 
 
 def invalid(resource: Named, name: str, causes: Sequence[Cause]) -> StatusError:
-    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    """The message says each thing once, however often the causes have it."""
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return StatusError(
         422,
         "Invalid",
         f'{qualified_kind(resource)} "{name}" is invalid: {text}',
         details_of(resource, name, kind=True, causes=msgspec.to_builtins(list(causes))),
+    )
+
+
+def revision_missing(resource: Named, name: str) -> StatusError:
+    """An update of a kind that is never overwritten blindly; the storage layer knows only the plural."""
+    cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion")
+    return invalid(_Options(resource.plural, resource.group, resource.plural), name, [cause])
+
+
+def bad_patch(result: str, why: str) -> StatusError:
+    """A patch whose result does not decode: `result` is shown as the value of the field `patch`, of no kind."""
+    body = f"Invalid value: {msgspec.json.encode(result).decode()}: {why}"
+    cause = {"reason": "FieldValueInvalid", "message": body, "field": "patch"}
+    return StatusError(422, "Invalid", f' "" is invalid: patch: {body}', {"causes": [cause]})
+
+
+def other_object(resource: Named, namespace: str, name: str, given: str, found: str) -> StatusError:
+    """An update that names a uid is for that object alone."""
+    place = "/".join(part for part in ("/registry", resource.plural, namespace, name) if part)
+    return conflict(
+        resource,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}",
     )
 
 
@@ -208,3 +255,10 @@ def future_revision(revision: int, current: int) -> StatusError:
 
 def internal(message: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})
+
+
+def storage_refused(error: Exception) -> StatusError:
+    """A write that did not reach the disk. For a full one, the words by which people know etcd's."""
+    if getattr(error, "sqlite_errorname", "") in ("SQLITE_FULL", "SQLITE_IOERR_WRITE"):
+        return internal("etcdserver: mvcc: database space exceeded: the disk that holds the cluster's data is full")
+    return internal(f"the cluster's data file refused the write: {error}")

@@ -1,40 +1,72 @@
-"""HTTPS in front of `ApiServer.handle`: a raw ASGI application on uvicorn, certificates read once each."""
+"""HTTPS in front of `ApiServer.handle`: who is at the other end, and what the bytes ask for."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import http
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 from urllib.parse import parse_qsl, unquote
 
+import httptools
+import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from regional.core.upgrades import Upgrade, Upgrades
 from regional.core.web import serving
-from regional.kube.apiserver.authn import authenticate, certificate_user
+from regional.kube.apiserver.authn import authenticate
+from regional.kube.apiserver.clients import PATIENCE, SWEEP_SECONDS, ClientConnection, Peer, end_the_overdue
+from regional.kube.apiserver.connections import Received, close_stream
 from regional.kube.apiserver.entries import encode
-from regional.kube.apiserver.errors import StatusError, too_large
+from regional.kube.apiserver.errors import StatusError, bad_request, too_large
+from regional.kube.apiserver.limits import DEFAULT_LIMITS, Limits, Shares, Turnstile, too_many_requests
+from regional.kube.apiserver.pushing import Turns
 from regional.kube.apiserver.server import BODY_LIMIT, ApiServer
-from regional.kube.messages import Request, Response
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from regional.kube.messages import Request, Response, User
 
 KEEP_ALIVE_SECONDS = 300  # longer than clients keep idle connections: they should be the ones who close
 
 
-class CertificateProtocol(HttpToolsProtocol):
-    """Keeps the peer's verified certificate where the application finds it."""
+class Place(msgspec.Struct, gc=False):
+    """Where a request goes: the cluster that serves it, and what that cluster knows of the client's certificate."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        user = certificate_user(tls.getpeercert(), tls.getpeercert(binary_form=True)) if tls is not None else None
-        self.app_state = {**self.app_state, "certificate_user": user}
+    server: ApiServer
+    path: str
+    certificate: User | None
+    turnstile: Turnstile
+    cluster: str = ""
+
+
+class Elsewhere(Exception):
+    """There is no cluster behind this path."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
+class Switchboard(Protocol):
+    shares: Shares | None
+
+    async def place(self, peer: Peer, path: str) -> Place:
+        """Raises StatusError or Elsewhere."""
+
+
+class OneCluster:
+    """The switchboard of a process that serves a single cluster."""
+
+    shares: Shares | None = None
+
+    def __init__(self, server: ApiServer, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._server = server
+        self._turnstile = Turnstile(limits)
+
+    async def place(self, peer: Peer, path: str) -> Place:
+        return Place(self._server, path, peer.user, self._turnstile)
 
 
 def tls_context(pki: Path) -> ssl.SSLContext:
@@ -49,119 +81,148 @@ def tls_context(pki: Path) -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
-async def listening(server: ApiServer, pki: Path, address: str = "") -> AsyncIterator[uvicorn.Server]:
+async def listening(
+    server: ApiServer, pki: Path, address: str = "", limits: Limits = DEFAULT_LIMITS
+) -> AsyncIterator[uvicorn.Server]:
     """`address` is where to listen, if that is not the address the server tells its clients."""
+    async with answering(OneCluster(server, limits), tls_context(pki), address or server.address, server.port) as door:
+        yield door
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    switchboard: Switchboard, tls: ssl.SSLContext, address: str, port: int, patience: float = PATIENCE
+) -> AsyncIterator[uvicorn.Server]:
+    upgrades = Upgrades(_is_stream, functools.partial(_upgrade, switchboard))
     async with serving(
-        application(server),
-        address or server.address,
-        server.port,
-        tls=tls_context(pki),
-        http=CertificateProtocol,
+        Front(switchboard),
+        address,
+        port,
+        tls=tls,
+        http=upgrades.protocol(ClientConnection),
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         server_header=False,
         date_header=True,
     ) as running:
-        yield running
-
-
-def application(server: ApiServer) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
+        sweeping = asyncio.create_task(end_the_overdue(running, patience, min(SWEEP_SECONDS, patience / 4)))
         try:
-            request = await _request(server, scope, receive)
+            yield running
+        finally:
+            sweeping.cancel()
+            await upgrades.close()
+
+
+def _is_stream(target: bytes) -> bool:
+    parts = [part for part in unquote(target.partition(b"?")[0].decode("latin-1")).split("/") if part]
+    return parts[-3:-2] == ["pods"] and parts[-1] in ("exec", "attach", "portforward")
+
+
+async def _upgrade(switchboard: Switchboard, upgrade: Upgrade) -> None:
+    with contextlib.ExitStack() as leaving:
+        leaving.callback(upgrade.state["peer"].leave)  # the connection that knew when its client goes was handed over
+        response = await _answer_to(switchboard, upgrade, leaving)
+        if response.tunnel is not None:
+            await response.tunnel(upgrade.reader, upgrade.writer)
+            return
+        if not isinstance(response.body, bytes):  # a watch: whoever asks for it so gets none
+            await close_stream(response.body)
+            response = _refusal(bad_request("the request cannot be upgraded"))
+        assert isinstance(response.body, bytes)
+        upgrade.refuse(response.status, http.HTTPStatus(response.status).phrase, response.headers, response.body)
+
+
+async def _answer_to(switchboard: Switchboard, upgrade: Upgrade, leaving: contextlib.ExitStack) -> Response:
+    try:
+        place = await switchboard.place(upgrade.state["peer"], upgrade.path)
+        user = authenticate(upgrade.headers, place.certificate, place.server.tokens)
+    except StatusError as error:
+        return _refusal(error)
+    except Elsewhere as elsewhere:
+        return elsewhere.response
+    request = Request(upgrade.method, place.path, upgrade.query, upgrade.headers, b"", user, upgradable=True)
+    ticket = place.turnstile.enter(request, user)
+    if ticket is None:
+        return too_many_requests()
+    leaving.callback(ticket.leave)
+    return await place.server.handle(request)
+
+
+class Front:
+    """From a request's bytes to `ApiServer.handle`, and from its refusals to their documents."""
+
+    body_limit = BODY_LIMIT
+
+    def __init__(self, switchboard: Switchboard) -> None:
+        self._switchboard = switchboard
+        self.turns = Turns()
+
+    async def __call__(self, received: Received) -> Response:
+        placed = await self._placed(received)
+        if isinstance(placed, Response):
+            return placed
+        place, request = placed
+        ticket = place.turnstile.enter(request, request.user)
+        if ticket is None:
+            return too_many_requests()
+        try:
+            response = await self._handle(place, request)
+        except BaseException:
+            ticket.leave()
+            raise
+        response.leave = ticket.leave
+        return response
+
+    async def refusal(self, received: Received) -> Response | None:
+        placed = await self._placed(received)
+        if isinstance(placed, Response):
+            return placed
+        place, request = placed
+        return place.server.refusal(request)
+
+    async def _placed(self, received: Received) -> tuple[Place, Request] | Response:
+        try:
+            path, _, query = _origin_form(received.target).decode("latin-1").partition("?")
+            place = await self._switchboard.place(received.state["peer"], unquote(path))
+            return place, _request(place, query, received)
         except StatusError as error:
-            await _send_whole(
-                send, Response(error.code, {"content-type": "application/json"}, encode(error.document()))
-            )
-            return
-        if request is None:
-            return
-        response = await server.handle(request)
-        if isinstance(response.body, bytes):
-            await _send_whole(send, response)
-        else:
-            await _send_stream(receive, send, response)
+            return _refusal(error)
+        except Elsewhere as elsewhere:
+            return elsewhere.response
 
-    return app
+    async def _handle(self, place: Place, request: Request) -> Response:
+        shares = self._switchboard.shares
+        if shares is None:
+            return await place.server.handle(request)
+        await shares.take(place.cluster)
+        try:
+            return await place.server.handle(request)
+        finally:
+            shares.give_back(place.cluster)
 
 
-async def _request(server: ApiServer, scope: Scope, receive: Receive) -> Request | None:
+def _request(place: Place, query: str, received: Received) -> Request:
     headers: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
+    for raw_name, raw_value in received.headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}\n{value}" if name in headers else value
-    certificate = scope.get("state", {}).get("certificate_user")
-    user = authenticate(headers, certificate, server.tokens)
-    body = await _body(receive, headers)
-    if body is None:
-        return None
-    path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
-    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    return Request(scope["method"], path, query, headers, body, user)
-
-
-async def _body(receive: Receive, headers: dict[str, str]) -> bytes | None:
-    """None if the client went away."""
-    if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > BODY_LIMIT:
+    user = authenticate(headers, place.certificate, place.server.tokens)
+    if received.oversize:
         raise too_large(BODY_LIMIT)
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > BODY_LIMIT:
-            raise too_large(BODY_LIMIT)
-        chunks.append(chunk)
-        if not message.get("more_body"):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    parameters = parse_qsl(query, keep_blank_values=True) if query else []
+    return Request(received.method, place.path, parameters, headers, received.body, user)
 
 
-def _headers(response: Response, length: int | None) -> list[tuple[bytes, bytes]]:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
-    for text in response.warnings:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")
-        headers.append((b"warning", f'299 - "{quoted}"'.encode("latin-1", "replace")))
-    if length is not None:
-        headers.append((b"content-length", str(length).encode()))
-    return headers
+def _refusal(error: StatusError) -> Response:
+    return Response(error.code, {"content-type": "application/json"} | error.headers, encode(error.document()))
 
 
-async def _send_whole(send: Send, response: Response) -> None:
-    assert isinstance(response.body, bytes)
-    length = None if response.status == 304 else len(response.body)
-    await send({"type": "http.response.start", "status": response.status, "headers": _headers(response, length)})
-    await send({"type": "http.response.body", "body": response.body})
-
-
-async def _send_stream(receive: Receive, send: Send, response: Response) -> None:
-    """Chunk by chunk until the stream ends or the client leaves; the headers go out before the first event."""
-    assert not isinstance(response.body, bytes)
-    stream = response.body
-    await send({"type": "http.response.start", "status": response.status, "headers": _headers(response, None)})
-    pump = asyncio.ensure_future(_pump(send, stream))
-    gone = asyncio.ensure_future(_gone(receive))
+def _origin_form(target: bytes) -> bytes:
+    """A target may be a whole URL, for proxies' sake."""
+    if target.startswith(b"/"):
+        return target
     try:
-        await asyncio.wait([pump, gone], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (pump, gone):
-            task.cancel()
-        await asyncio.gather(pump, gone, return_exceptions=True)
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-
-
-async def _pump(send: Send, stream: AsyncIterator[bytes]) -> None:
-    async for chunk in stream:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        raise bad_request("the request's target is no URL") from None
+    return (url.path or b"/") + (b"?" + url.query if url.query else b"")

@@ -15,9 +15,19 @@ def health(path: str, request: Request, ready: bool, writable: bool) -> Response
         if single not in checks:
             return text_response(404, "404 page not found\n")
         checks = {single: checks[single]}
-    well = all(checks.values())
+    excluded = {value for name, value in request.query if name == "exclude"} if not single else set()
+    well = all(good for name, good in checks.items() if name not in excluded)
     if well and "verbose" not in dict(request.query):
         return text_response(200, "ok")
-    lines = [f"[{'+' if good else '-'}]{name} {'ok' if good else 'failed'}" for name, good in checks.items()]
+    lines = [_line(name, good, name in excluded) for name, good in checks.items()]
+    if unknown := sorted(excluded - checks.keys()):
+        matches = ",".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {matches}")
     lines.append(f"{kind} check {'passed' if well else 'failed'}")
     return text_response(200 if well else 500, "\n".join(lines) + "\n")
+
+
+def _line(name: str, good: bool, excluded: bool) -> str:
+    if excluded:
+        return f"[+]{name} excluded: ok"
+    return f"[{'+' if good else '-'}]{name} {'ok' if good else 'failed'}"

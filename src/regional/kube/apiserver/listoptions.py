@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 
 import msgspec
 
 from regional.kube.apiserver.entries import Key
 from regional.kube.apiserver.errors import Cause, StatusError, bad_request, invalid_options
 from regional.kube.messages import Request
+from regional.kube.schema import gojson
 
 
 class ListOptions(msgspec.Struct, frozen=True):
@@ -26,11 +27,16 @@ class ListOptions(msgspec.Struct, frozen=True):
 def list_options(request: Request, *, watch: bool) -> ListOptions:
     text = request.parameter("resourceVersion")
     match = request.parameter("resourceVersionMatch")
-    send = request.parameter("sendInitialEvents")
+    send = any(name == "sendInitialEvents" for name, _ in request.query)
     token = request.parameter("continue")
-    _check(text, match, send, token, watch)
-    if text and not (text.isascii() and text.isdigit()):
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    causes = _watch_problems(match, send, token) if watch else _list_problems(text, match, send, token)
+    if causes:
+        raise invalid_options("ListOptions", *causes)
+    whole = text.isascii() and text.isdigit()
+    if text and (not whole or len(text) > 20 or int(text) >= 1 << 64):
+        head = "" if watch else "invalid resource version: "
+        why = "value out of range" if whole else "invalid syntax"
+        raise bad_request(f'{head}resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}')
     seconds = _number(request, "timeoutSeconds")
     return ListOptions(
         watch,
@@ -38,7 +44,7 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
         token,
         int(text) if text else None,
         match,
-        None if not send else send in ("true", "1"),
+        request.flag("sendInitialEvents") if send else None,
         request.flag("allowWatchBookmarks"),
         float(seconds) if seconds else None,
     )
@@ -57,54 +63,90 @@ def _number(request: Request, name: str) -> int | None:
     return number
 
 
-def _forbidden(field: str, why: str) -> StatusError:
-    return invalid_options("ListOptions", Cause("FieldValueForbidden", f"Forbidden: {why}", field))
+_MATCH = "resourceVersionMatch"
 
 
-def _check(revision: str, match: str, send: str, token: str, watch: bool) -> None:
-    field = "resourceVersionMatch"
-    if watch:
-        if send and match != "NotOlderThan":
-            raise _forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-        if match and not send:
-            raise _forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-        return
-    if send:
-        raise _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
-    if token and revision and revision != "0":
-        raise bad_request("specifying resource version is not allowed when using continue")
-    if not match:
-        return
+def _forbidden(field: str, why: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
+
+
+def _unsupported(match: str, *known: str) -> Cause:
+    listed = ", ".join(f'"{each}"' for each in known)
+    return Cause("FieldValueNotSupported", f'Unsupported value: "{match}": supported values: {listed}', _MATCH)
+
+
+def _watch_problems(match: str, send: bool, token: str) -> list[Cause]:
+    found = []
+    if send and match != "NotOlderThan":
+        found.append(_forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match and not send:
+        found.append(
+            _forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        )
+    if match not in ("", "NotOlderThan"):
+        found.append(_unsupported(match, "NotOlderThan"))
     if token:
-        raise _forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
-    if not revision:
-        raise _forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    if match not in ("Exact", "NotOlderThan"):
-        text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
-        raise invalid_options("ListOptions", Cause("FieldValueNotSupported", text, field))
-    if match == "Exact" and revision == "0":
-        raise _forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        found.append(_forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return found
+
+
+def _list_problems(revision: str, match: str, send: bool, token: str) -> list[Cause]:
+    found = []
+    if match:
+        if not revision:
+            found.append(_forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if token:
+            found.append(_forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            found.append(_unsupported(match, "Exact", "NotOlderThan", ""))
+        if match == "Exact" and revision == "0":
+            found.append(_forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if send:
+        found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return found
 
 
 class _Token(msgspec.Struct):
-    v: str
-    rv: int
-    start: str
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+_VERSION = "meta.k8s.io/v1"
+_ALPHABET = re.compile(r"[A-Za-z0-9_-]*")
 
 
 def continue_token(revision: int, last: Key, namespace: str) -> str:
     start = f"{'' if namespace else last[0]}/{last[1]}\0"
-    raw = msgspec.json.encode(_Token("meta.k8s.io/v1", revision, start))
+    raw = msgspec.json.encode(_Token(_VERSION, revision, start))
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def parse_token(text: str, namespace: str) -> tuple[int, Key]:
     """The revision of the first page (-1: whatever is there now) and the key to go on from."""
-    try:
-        token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
-    except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise bad_request("continue key is not valid: it is not a token of this server") from None
-    place, slash, name = token.start.partition("/")
-    if token.v != "meta.k8s.io/v1" or token.rv == 0 or not slash:
-        raise bad_request("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    token = _decoded(text)
+    if token.v != _VERSION:
+        raise _bad_token(f"server does not recognize this encoded version {token.v}")
+    if token.rv == 0:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {_VERSION})")
+    if not token.start:
+        raise _bad_token(f"encoded start key empty (version {_VERSION})")
+    if any(part in ("", ".", "..") for part in token.start.removeprefix("/").split("/")):
+        raise _bad_token(token.start)
+    place, _, name = token.start.partition("/") if "/" in token.start else ("", "", token.start)
     return token.rv, (namespace or place, name)
+
+
+def _decoded(text: str) -> _Token:
+    good = len((_ALPHABET.match(text) or [""])[0])
+    if good < len(text) or len(text) % 4 == 1:
+        raise _bad_token(f"illegal base64 data at input byte {good if good < len(text) else good - 1}")
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    try:
+        return msgspec.json.decode(raw, type=_Token)
+    except (ValueError, msgspec.MsgspecError):
+        raise _bad_token(gojson.syntax_problem(raw) or "unexpected end of JSON input") from None
+
+
+def _bad_token(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")

@@ -16,11 +16,13 @@ import msgspec
 from regional.core.logs import setup_logging
 from regional.core.loop import run
 from regional.core.mounts import mounted
+from regional.core.pki import KeyPair
 from regional.core.problems import UserError
 from regional.core.settings import load
 from regional.core.web import stop_event
+from regional.kube.apiserver import snapshots
 from regional.kube.apiserver.front import listening
-from regional.kube.apiserver.server import ApiServer
+from regional.kube.apiserver.server import DATA_FILE, ApiServer
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +37,14 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     service_cidr: str = "127.64.1.0/24"
     service_account_issuer: str = ""
     controllers: str = "all"  # or `none`, or names with commas; garbage and namespace run in any case but `none`
+    snapshot_minutes: float = 15.0  # 0: none; a period without a write has none either
+    snapshots_kept: int = 4
     log_level: str = "info"
 
 
 def main(argv: list[str]) -> int:
     settings = load(Settings, argv)
     setup_logging("kube-api", settings.log_level)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return run(serve(settings))
 
 
@@ -80,6 +83,14 @@ async def _until_stopped(stop: asyncio.Event, server: ApiServer, settings: Setti
     waiting: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
     if settings.controllers != "none":
         waiting.append(asyncio.create_task(_controllers(server, settings), name="controllers"))
+    if settings.snapshot_minutes > 0:
+        taking = snapshots.keep_taking(
+            mounted(settings.data) / DATA_FILE,
+            lambda: server.store.revision,
+            settings.snapshot_minutes * 60,
+            settings.snapshots_kept,
+        )
+        waiting.append(asyncio.create_task(taking, name="snapshots"))
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -96,11 +107,15 @@ async def _controllers(server: ApiServer, settings: Settings) -> None:
     from regional.kube.controllers import run_all
     from regional.kube.controllers.settings import ControllerSettings
 
+    pki = mounted(settings.pki)
+    root_ca = (pki / "ca.crt").read_text()
+    key = pki / "ca.key"  # a hosted cluster's API is not given it
     client = Client(LocalTransport(server.handle), user_agent="kube-controller-manager")
     await run_all(
         client,
         ControllerSettings(
-            root_ca=(mounted(settings.pki) / "ca.crt").read_text(),
+            root_ca=root_ca,
+            authority=KeyPair(root_ca, key.read_text()) if key.exists() else None,
             controllers=() if settings.controllers == "all" else tuple(settings.controllers.split(",")),
         ),
     )

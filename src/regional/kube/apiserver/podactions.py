@@ -6,9 +6,10 @@ import msgspec
 
 from regional.core.clock import Clock
 from regional.kube.apiserver.calls import Call
-from regional.kube.apiserver.deletes import DeleteOptions, Deleter, delete_options
+from regional.kube.apiserver.deletes import DeleteOptions, Deleter, check_preconditions, delete_options
 from regional.kube.apiserver.entries import Obj, encode
 from regional.kube.apiserver.errors import StatusError, bad_request
+from regional.kube.apiserver.evictions import Budgets
 from regional.kube.apiserver.incoming import decode_body
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.writes import Writer
@@ -22,7 +23,8 @@ _SUCCESS: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status":
 
 
 class PodActions:
-    def __init__(self, writer: Writer, deleter: Deleter, renderer: Renderer, clock: Clock) -> None:
+    def __init__(self, writer: Writer, deleter: Deleter, renderer: Renderer, clock: Clock, budgets: Budgets) -> None:
+        self._budgets = budgets
         self._writer = writer
         self._deleter = deleter
         self._renderer = renderer
@@ -57,6 +59,7 @@ class PodActions:
             pod["spec"]["nodeName"] = node
             set_condition(pod, "PodScheduled", True, "", now=self._clock.now())
             for condition in pod["status"]["conditions"]:
+                condition.setdefault("lastProbeTime", None)
                 for empty in [key for key in ("reason", "message") if condition.get(key) == ""]:
                     del condition[empty]
 
@@ -68,8 +71,23 @@ class PodActions:
         request = msgspec.structs.replace(call.request, body=encode(options), headers={})
         inner = msgspec.structs.replace(call, request=request)
         wish: DeleteOptions = delete_options(inner)
+        await self._budgets.spend(call.namespace, call.target.name, dry_run=wish.dry_run)
+        if not wish.dry_run:
+
+            def mark(pod: Obj) -> None:
+                metadata = pod["metadata"]
+                check_preconditions(call.kind, metadata["name"], metadata["uid"], metadata["resourceVersion"], wish)
+                self._mark_disrupted(pod)
+
+            await self._writer.alter(call, mark)
+            wish = msgspec.structs.replace(wish, revision="")  # the mark is a new one
         await self._deleter.remove(inner, call.namespace, call.target.name, wish)
         return self._renderer.document(201, _SUCCESS, call.wanted)
+
+    def _mark_disrupted(self, pod: Obj) -> None:
+        """Whoever counts failures (a Job's podFailurePolicy) can tell this end from the pod's own."""
+        now, message = self._clock.now(), "Eviction API: evicting"
+        set_condition(pod, "DisruptionTarget", True, "EvictionByEvictionAPI", message, now=now)
 
 
 def _refused(name: str, why: str) -> StatusError:

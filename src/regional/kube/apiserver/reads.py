@@ -8,7 +8,7 @@ from regional.core.clock import Clock
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.catalogue import store_name
 from regional.kube.apiserver.entries import Entry, Obj
-from regional.kube.apiserver.errors import expired, future_revision, not_found, too_old
+from regional.kube.apiserver.errors import bad_request, expired, future_revision, not_found, too_old
 from regional.kube.apiserver.listoptions import ListOptions, continue_token, list_options, parse_token
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.selection import Selection, selection_of
@@ -58,17 +58,21 @@ class Reader:
         if options.revision:
             await self.wait_for(options.revision)
         entries, meta = self._page(call, options, selection)
+        if call.kind.custom is not None and call.wanted.shape == "object":
+            meta = {"continue": ""} | meta  # custom kinds are untyped in Go, and their lists show it
         include = call.request.parameter("includeObject")
-        return self._renderer.listing(call.kind, entries, meta, call.wanted, include)
+        return await self._renderer.listing(call.kind, entries, meta, call.wanted, include)
 
     def _page(self, call: Call, options: ListOptions, selection: Selection) -> tuple[list[Entry], Obj]:
         shelf = self._store.shelf(store_name(call.kind))
         revision = self._store.revision
         start = ("", "")
-        limit = 0 if options.revision == 0 and not options.match else options.limit
+        limit = 0 if options.revision == 0 else options.limit
         state = shelf.entries
         if options.token:
             wanted, start = parse_token(options.token, selection.namespace)
+            if options.revision:
+                raise bad_request("specifying resource version is not allowed when using continue")
             if wanted > 0:
                 revision = wanted
         elif options.revision and (options.match == "Exact" or (not options.match and limit)):

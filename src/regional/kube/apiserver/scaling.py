@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from regional.kube.apiserver import incoming
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Entry, Obj
 from regional.kube.apiserver.errors import Cause, bad_request, conflict, invalid
-from regional.kube.apiserver.media import decode, patch_type
+from regional.kube.apiserver.media import patch_type
 from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.writes import Writer
@@ -75,6 +77,26 @@ def scale_of(kind: Kind, obj: Obj) -> Obj:
     return scale
 
 
+def _replicas(call: Call, wanted: Obj, obj: Obj) -> int:
+    metadata, spec = wanted.get("metadata") or {}, wanted.get("spec") or {}
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        raise bad_request("metadata and spec of a Scale are objects")
+    revision = metadata.get("resourceVersion")
+    if revision and revision != obj["metadata"]["resourceVersion"]:
+        raise conflict(call.kind, call.target.name)
+    replicas = spec.get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise bad_request("spec.replicas of a Scale is an integer")
+    if replicas >= 0:
+        return replicas
+    if call.kind.custom is not None:
+        text = f"Invalid value: {replicas}: should be a non-negative integer"
+        where = "." + _paths(call.kind)[0].lstrip(".")
+        raise invalid(call.kind, call.target.name, [Cause("FieldValueInvalid", text, where)])
+    text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+    raise invalid(SCALE, call.target.name, [Cause("FieldValueInvalid", text, "spec.replicas")])
+
+
 class Scaler:
     def __init__(self, reader: Reader, writer: Writer, renderer: Renderer) -> None:
         self._reader = reader
@@ -94,31 +116,30 @@ class Scaler:
         how = patch_type(call.request, call.kind)
         schema = schema_of(SCALE)
         if how == "apply":
-            applied = decode(call.request)
-            return self._answer(
-                call, await self._set(call, lambda scale: incoming.patched("merge", scale, applied, schema))
-            )
+            return self._answer(call, await self._apply(call))
         patch = incoming.decode_patch(call, how)
         return self._answer(call, await self._set(call, lambda scale: incoming.patched(how, scale, patch, schema)))
 
     async def _set(self, call: Call, change: Any) -> Entry:
         def alter(obj: Obj) -> None:
-            wanted = change(scale_of(call.kind, obj))
-            metadata, spec = wanted.get("metadata") or {}, wanted.get("spec") or {}
-            if not isinstance(metadata, dict) or not isinstance(spec, dict):
-                raise bad_request("metadata and spec of a Scale are objects")
-            revision = metadata.get("resourceVersion")
-            if revision and revision != obj["metadata"]["resourceVersion"]:
-                raise conflict(call.kind, call.target.name)
-            replicas = spec.get("replicas", 0)
-            if not isinstance(replicas, int) or isinstance(replicas, bool):
-                raise bad_request("spec.replicas of a Scale is an integer")
-            if replicas < 0:
-                text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-                raise invalid(SCALE, call.target.name, [Cause("FieldValueInvalid", text, "spec.replicas")])
-            _put(obj, _paths(call.kind)[0], replicas)
+            _put(obj, _paths(call.kind)[0], _replicas(call, change(scale_of(call.kind, obj)), obj))
 
         return await self._writer.mutate(call, alter, tracked_as="scale")
+
+    async def _apply(self, call: Call) -> Entry:
+        """The number alone is applied, to the object: whoever else owns it there is in the way."""
+        applied = incoming.decode_applied(msgspec.structs.replace(call, kind=SCALE), schema_of(SCALE))
+        force = call.request.flag("force")
+
+        def alter(obj: Obj) -> None:
+            config: Obj = {"apiVersion": call.kind.api_version, "kind": call.kind.kind, "metadata": {}}
+            if "replicas" in (applied.get("spec") or {}):
+                _put(config, _paths(call.kind)[0], _replicas(call, applied, obj))
+            result = self._writer.applied_part(call, obj, config, "scale", force=force)
+            obj.clear()
+            obj.update(result)
+
+        return await self._writer.mutate(call, alter, managed=True)
 
     def _answer(self, call: Call, entry: Entry) -> Response:
         return self._renderer.document(200, scale_of(call.kind, self._renderer.obj(call.kind, entry)), call.wanted)

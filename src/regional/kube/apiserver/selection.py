@@ -45,6 +45,9 @@ class Selection(msgspec.Struct, frozen=True):
         if entries is None or entries is shelf.entries:
             present = shelf.entries
             candidates: list[Key] = self.keys(shelf, start)
+            if not self.filtered:  # the keys are those of the namespace already
+                yield from map(present.__getitem__, candidates)
+                return
         else:
             present = dict(entries)
             candidates = sorted(key for key in present if key >= start)
@@ -66,7 +69,7 @@ _STORED_FIELDS = {"regarding": "involvedObject", "reportingController": "reporti
 
 def selection_of(request: Request, target: Target, kind: Kind) -> Selection:
     labels = parse_labels(request.parameter("labelSelector"))
-    fields = parse_fields(request.parameter("fieldSelector"), kind.selectable_fields)
+    fields = parse_fields(request.parameter("fieldSelector"), kind)
     if kind.store != (kind.group, kind.plural):
         fields = FieldSelector(tuple((_stored(field), value, equal) for field, value, equal in fields.terms))
     if target.name:  # a watch on one object, by its path

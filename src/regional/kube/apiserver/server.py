@@ -9,7 +9,10 @@ import sqlite3
 import uuid
 from pathlib import Path
 
+import msgspec
+
 from regional.core.clock import Clock, SystemClock
+from regional.core.queue_metrics import exposition
 from regional.kube.apiserver.accounttokens import TokenRequests
 from regional.kube.apiserver.addresses import ServiceAddresses
 from regional.kube.apiserver.admission import Admission
@@ -30,12 +33,16 @@ from regional.kube.apiserver.errors import (
     internal,
     method_not_allowed,
     no_such_resource,
+    storage_refused,
     too_large,
 )
+from regional.kube.apiserver.evictions import Budgets
 from regional.kube.apiserver.health import health
-from regional.kube.apiserver.media import wanted
+from regional.kube.apiserver.kubelets import Kubelets
+from regional.kube.apiserver.media import Wanted, wanted
 from regional.kube.apiserver.podactions import PodActions
 from regional.kube.apiserver.podlogs import PodLogs
+from regional.kube.apiserver.podstreams import PodStreams
 from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.reviews import Reviews
@@ -52,6 +59,7 @@ from regional.kube.schema.registry import Kind
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 3 * 1024 * 1024
+DATA_FILE = "kube.db"
 
 
 class ApiServer:
@@ -65,25 +73,28 @@ class ApiServer:
         port: int = 6443,
         issuer: str = "",
         clock: Clock | None = None,
+        exclusive: bool = True,
     ) -> None:
         clock = clock or SystemClock()
         self.address, self.port = address, port
         self.catalogue = Catalogue()
-        self.store = Store(data / "kube.db", self.catalogue.selectable)
+        self.store = Store(data / DATA_FILE, self.catalogue.selectable, exclusive=exclusive)
         self.catalogue.attach(self.store)
         self.authorizer = Authorizer(self.store)
         self.tokens = TokenIssuer(pki / "sa.key", self._uid_of, clock, issuer or ISSUER)
         self.addresses = ServiceAddresses(self.store, service_cidr)
         self._discovery = Discovery(self.catalogue, f"{address}:{port}")
         renderer = Renderer(self.catalogue, clock)
-        admission = Admission(self.store, self.catalogue, self.authorizer, self.addresses)
+        admission = Admission(self.store, self.catalogue, self.authorizer, self.addresses, clock)
         self._reader = Reader(self.store, renderer, clock)
         self._watcher = Watcher(self.store, renderer)
         self._writer = Writer(self.store, self.catalogue, admission, renderer, clock)
         self._deleter = Deleter(self.store, renderer, clock)
         self._scaler = Scaler(self._reader, self._writer, renderer)
-        self._pods = PodActions(self._writer, self._deleter, renderer, clock)
-        self._logs = PodLogs(self.store, self._reader, pki)
+        self._pods = PodActions(self._writer, self._deleter, renderer, clock, Budgets(self.store, clock))
+        kubelets = Kubelets(self.store, pki)
+        self._logs = PodLogs(kubelets, self._reader)
+        self._streams = PodStreams(kubelets, self._reader)
         self._token_requests = TokenRequests(self.store, self._reader, self.tokens, renderer, clock)
         self._reviews = Reviews(self.authorizer, self.tokens, renderer, clock)
         self._undertaker = Undertaker(self.store, self.handle)
@@ -96,9 +107,11 @@ class ApiServer:
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, *, bootstrapped: bool = False) -> None:
+        """`bootstrapped`: what this version brings is known to be in the store already."""
         self.store.start()
-        await bootstrap(self)
+        if not bootstrapped:
+            await bootstrap(self)
         self._tasks.append(asyncio.create_task(self._undertaker.run()))
         self.ready = True
 
@@ -121,21 +134,32 @@ class ApiServer:
         except PageNotFound:
             response = text_response(404, "404 page not found\n")
         except Refusal as refusal:
-            error = StatusError(refusal.status, refusal.reason, refusal.message, refusal.details())
-            response = _refused(error)
+            details = refusal.details() if refusal.causes or refusal.status == 422 else None
+            error = StatusError(refusal.status, refusal.reason, refusal.message, details)
+            response = _refused(error, request)
         except StatusError as error:
-            response = _refused(error)
+            response = _refused(error, request)
         except RecursionError:
-            response = _refused(bad_request("the object is nested too deeply"))
+            response = _refused(bad_request("the object is nested too deeply"), request)
         except sqlite3.Error as error:
-            response = _refused(internal(f"the cluster's data file refused the write: {error}"))
+            response = _refused(storage_refused(error), request)
         except Exception as error:
             log.exception("a request failed", extra={"method": request.method, "path": request.path})
-            response = _refused(internal(f"{type(error).__name__}"))
+            response = _refused(internal(f"{type(error).__name__}"), request)
         response.warnings = warnings
-        response.headers.setdefault("cache-control", "no-cache, private")
-        response.headers.setdefault("audit-id", str(uuid.uuid4()))
-        return response
+        return _signed(response)
+
+    def refusal(self, request: Request) -> Response | None:
+        """Of one who may not ask this, whatever the body says; None if it has to be read."""
+        try:
+            user, target = self._speaker(request), resource_target(request)
+            if target is not None and target.verb:
+                self._authorize(user, target, request)
+        except StatusError as error:
+            return _signed(_refused(error, request))
+        except PageNotFound:
+            pass
+        return None
 
     async def _dispatch(self, request: Request, warnings: list[str]) -> Response:
         if len(request.body) > BODY_LIMIT:
@@ -153,7 +177,10 @@ class ApiServer:
         if kind.group == "" and kind.kind == "Namespace":
             name = target.name or target.namespace
             target = Target(target.verb, "", target.version, "", "namespaces", name, target.subresource, target.rest)
-        call = Call(request, target, kind, user, wanted(request), warnings)
+        streams = target.verb in ("list", "watch")
+        call = Call(request, target, kind, user, wanted(request, streams=streams), warnings)
+        if kind.deprecation:
+            call.warn(kind.deprecation)
         return await self._serve(call)
 
     def _speaker(self, request: Request) -> User:
@@ -166,13 +193,14 @@ class ApiServer:
         if refused:
             group, resource, namespace, name = refused[0]
             asked = Attributes(request.user, "impersonate", group, resource, "", namespace, name)
-            what = Kind(group, "v1", resource, resource, resource, bool(namespace))
+            plural = resource.partition("/")[0]
+            what = Kind(group, "v1", plural, plural, plural, bool(namespace))
             raise forbidden(what, name, denial(asked))
         return user
 
     def _authorize(self, user: User, target: Target, request: Request) -> None:
         name = target.name
-        if target.verb in ("list", "watch", "deletecollection") and not name:
+        if target.verb in ("list", "watch") and not name:
             name = _selected_name(request)
         asked = Attributes(user, target.verb, target.group, target.plural, target.subresource, target.namespace, name)
         verdict = self.authorizer.check(asked)
@@ -184,7 +212,7 @@ class ApiServer:
                 verdict = self.authorizer.check(asked)
         if not verdict.allowed:
             what = Kind(target.group, target.version, target.plural, target.plural, "", True)
-            raise forbidden(what, name if target.verb not in ("list", "watch", "create") else "", denial(asked))
+            raise forbidden(what, name, denial(asked))
 
     # --- paths that are no resources -------------------------------------------------------------------------------
 
@@ -197,6 +225,8 @@ class ApiServer:
         path = request.path.rstrip("/")
         if path.split("/")[1:2] in (["healthz"], ["livez"], ["readyz"]):
             return health(path, request, self.ready, self.store.writable)
+        if path == "/metrics":
+            return Response(200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, exposition().encode())
         if path == "":
             return Renderer.answer(200, encode({"paths": self._paths()}), wanted(request))
         if path == "/.well-known/openid-configuration":
@@ -213,18 +243,24 @@ class ApiServer:
         for group, versions in self.catalogue.versions().items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-        return [*paths, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"]
+        paths += ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz"]
+        return [*paths, "/version"]
 
     # --- resources -----------------------------------------------------------------------------------------------
 
     async def _serve(self, call: Call) -> Response:
         target, kind = call.target, call.kind
+        if kind.kind == "Endpoints":
+            call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         if target.subresource:
             return await self._serve_subresource(call)
         if target.verb not in kind.verbs:
             raise method_not_allowed()
-        if kind.namespaced and not target.namespace and (target.name or target.verb in ("create", "deletecollection")):
-            raise method_not_allowed()
+        if kind.namespaced and not target.namespace:
+            if target.name:
+                raise no_such_resource()
+            if target.verb in ("create", "deletecollection"):
+                raise method_not_allowed()
         match target.verb:
             case "get":
                 return await self._reader.get(call)
@@ -272,6 +308,10 @@ class ApiServer:
                 return await self._scaler.patch(call)
             case "log", "get":
                 return await self._logs.get(call)
+            case (("exec" | "attach" | "portforward"), ("get" | "create")):
+                # A browser can open WebSockets with GET only; running a command still needs the right to create.
+                self._authorize(call.user, msgspec.structs.replace(target, verb="create"), call.request)
+                return await self._streams.open(call)
             case "binding", "create":
                 return await self._pods.bind(call)
             case "eviction", "create":
@@ -281,8 +321,21 @@ class ApiServer:
         raise no_such_resource()
 
 
-def _refused(error: StatusError) -> Response:
-    return Response(error.code, {"content-type": "application/json"} | error.headers, encode(error.document()))
+def _signed(response: Response) -> Response:
+    response.headers.setdefault("cache-control", "no-cache, private")
+    response.headers.setdefault("audit-id", str(uuid.uuid4()))
+    return response
+
+
+def _refused(error: StatusError, request: Request) -> Response:
+    """A refusal comes in the form that the answer would have had, where that is known."""
+    try:
+        form = wanted(request)
+    except StatusError:
+        form = Wanted()
+    response = Renderer.answer(error.code, encode(error.document()), form)
+    response.headers |= error.headers
+    return response
 
 
 def _selected_name(request: Request) -> str:

@@ -6,11 +6,10 @@ the state at an earlier revision (`at`), so that the pages of a long list agree 
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -19,10 +18,13 @@ from regional.kube.apiserver.entries import Entry, Key
 RING_EVENTS = 1_000
 RING_LIMIT = 10_000
 RING_SECONDS = 75.0
+RENDERED_EVENTS = 64  # events whose lines are kept for the watchers to come
+RING_BYTES = 32 << 20  # of objects; a few large ones that change all the time must not fill the memory
+RING_LEAST = 100  # events kept however large they are
 QUEUE_LIMIT = 10_000
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):  # no cycles, and thousands of them
     """`entry` is the new content, or the last one (with the deletion's revision) if `type` is DELETED."""
 
     type: str
@@ -30,7 +32,7 @@ class Event(msgspec.Struct, frozen=True):
     entry: Entry
     previous: Entry | None
     moment: float
-    rendered: dict[tuple[str, str, str], bytes]  # (type, kind, apiVersion) → line; filled by the first watcher
+    rendered: dict[tuple[str, str], bytes]  # (type, apiVersion) → line; filled by the first watcher
 
 
 class Mailbox:
@@ -39,7 +41,7 @@ class Mailbox:
     def __init__(self, limit: int = QUEUE_LIMIT) -> None:
         self.events: deque[Event] = deque()
         self.closed = False
-        self.ready = asyncio.Event()
+        self.wake: Callable[[], None] = _nobody  # called when there may be something to see
         self._limit = limit
 
     def offer(self, event: Event) -> None:
@@ -49,11 +51,15 @@ class Mailbox:
             self.close()
             return
         self.events.append(event)
-        self.ready.set()
+        self.wake()
 
     def close(self) -> None:
         self.closed = True
-        self.ready.set()
+        self.wake()
+
+
+def _nobody() -> None:
+    pass
 
 
 class Shelf:
@@ -66,6 +72,7 @@ class Shelf:
         self._order: list[Key] = []
         self._sorted = True
         self._ring: deque[Event] = deque()
+        self._ring_bytes = 0
         self._mailboxes: set[Mailbox] = set()
         self._indexed = indexed
         self._index: dict[tuple[str, str], set[Key]] = {}
@@ -135,9 +142,20 @@ class Shelf:
         self.changed = event.revision
         ring = self._ring
         ring.append(event)
-        while len(ring) > RING_EVENTS and (len(ring) > RING_LIMIT or event.moment - ring[0].moment > RING_SECONDS):
-            self.floor = ring.popleft().revision
+        if len(ring) > RENDERED_EVENTS:  # who is so late renders it again
+            ring[-RENDERED_EVENTS].rendered.clear()
+        self._ring_bytes += len(event.entry.body)
+        while self._too_much(event.moment):
+            dropped = ring.popleft()
+            self._ring_bytes -= len(dropped.entry.body)
+            self.floor = dropped.revision
         self.undo_floor = max(self.undo_floor, self.floor)
+
+    def _too_much(self, now: float) -> bool:
+        ring, count = self._ring, len(self._ring)
+        if count > RING_EVENTS:
+            return count > RING_LIMIT or self._ring_bytes > RING_BYTES or now - ring[0].moment > RING_SECONDS
+        return count > RING_LEAST and self._ring_bytes > RING_BYTES
 
     def publish(self, event: Event) -> None:
         for mailbox in tuple(self._mailboxes):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from regional.kube.apiserver import snapshots
+from regional.kube.apiserver.datafile import Damaged
 from regional.kube.apiserver.entries import Entry, Key, Obj, decode_body, entry_of, stored_entry
 from regional.kube.apiserver.errors import too_large
 from regional.kube.apiserver.shelf import Event, Shelf, event_of
@@ -54,19 +56,27 @@ class SelectableFields(msgspec.Struct, frozen=True):
 
 
 class Store:
-    def __init__(self, path: Path, selectable: Callable[[str], SelectableFields]) -> None:
-        self._storage = Storage(path)
+    def __init__(self, path: Path, selectable: Callable[[str], SelectableFields], *, exclusive: bool = True) -> None:
+        self._storage = Storage(path, exclusive=exclusive)
         self._selectable_of = selectable
         self._selectable: dict[str, SelectableFields] = {}
         self._shelves: dict[str, Shelf] = {}
         self._pending: dict[tuple[str, Key], asyncio.Future[None]] = {}
         self._prepared: dict[int, tuple[Event, asyncio.Future[None]]] = {}
+        self._underway: dict[tuple[str, Key], Event] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._observers: list[Callable[[str, Event], None]] = []
-        self._floor = self._storage.compacted
         self.revision = self._storage.revision  # the latest that readers may see
         self._next = self.revision + 1
-        self._load()
+        try:
+            self._floor = self._storage.compacted
+            self._load()
+        except (msgspec.DecodeError, LookupError, TypeError) as error:
+            self._storage.close()
+            raise snapshots.refusal(path, Damaged(f"an object in it cannot be read: {error}")) from error
+        except BaseException:
+            self._storage.close()
+            raise
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -161,11 +171,21 @@ class Store:
         assert self._loop is not None
         done = self._pending[place] = self._loop.create_future()
         self._prepared[event.revision] = (event, done)
+        self._underway[place] = event
         self._storage.submit(self._row(resource, event))
-        await asyncio.wait([done])
-        if (error := done.exception()) is not None:
-            raise error
+        await asyncio.shield(done)  # whoever waits may be cancelled; the write goes on
         return event.entry
+
+    def decided(self, resource: str, namespace: str, name: str) -> Entry | None:
+        """The latest content, be it on disk or on its way there: to refuse by, never to show."""
+        event = self._underway.get((resource, (namespace, name)))
+        if event is None:
+            return self.get(resource, namespace, name)
+        return None if event.type == "DELETED" else event.entry
+
+    def writing(self, resource: str, key: Key) -> bool:
+        """Whether a write to this key has been decided and is not on disk yet."""
+        return (resource, key) in self._pending
 
     async def preview(self, resource: str, namespace: str, name: str, decide: Decide) -> Entry:
         """What `write` would answer, with nothing stored: a dry run."""
@@ -212,6 +232,7 @@ class Store:
         for write in batch:
             event, done = self._prepared.pop(write.revision)
             del self._pending[write.resource, event.entry.key]
+            del self._underway[write.resource, event.entry.key]
             if error is not None:
                 done.set_exception(error)
                 continue

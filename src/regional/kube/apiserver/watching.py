@@ -60,15 +60,20 @@ class _Lines:
 
     def __init__(self, call: Call, renderer: Renderer) -> None:
         self._kind = call.kind
+        self._version = call.kind.api_version
         self._renderer = renderer
         self._shape = call.wanted.shape
         self._include = call.request.parameter("includeObject")
         self._first = True
 
     def of_event(self, type_: str, event: Event, entry: Entry) -> bytes:
-        if self._shape == "object":
-            return self._renderer.line(type_, self._kind, event, entry)
-        return self.of_entry(type_, entry)
+        """A plain line is made once for an event and shared by all who watch in the same version."""
+        if self._shape != "object" or entry is not event.entry:
+            return self.of_entry(type_, entry)
+        line = event.rendered.get((type_, self._version))
+        if line is None:
+            line = event.rendered[type_, self._version] = self.of_entry(type_, entry)
+        return line
 
     def of_entry(self, type_: str, entry: Entry) -> bytes:
         if self._shape == "object":
@@ -100,13 +105,15 @@ class _Lines:
 
 
 class WatchStream:
-    """An async iterator of chunks (whole lines). `aclose` lets go of the subscription, also before the first chunk."""
+    """Chunks of whole lines: pulled when `notify` says so, or iterated over. `close` lets go of the subscription, also
+    before the first chunk."""
 
     def __init__(
         self, shelf: Shelf, options: ListOptions, selection: Selection, lines: _Lines, revision: Callable[[], int]
     ) -> None:
         self._shelf = shelf
         self._selection = selection
+        self._filtered = selection.filtered
         self._lines = lines
         self._revision = revision
         self._bookmarks = options.bookmarks
@@ -143,28 +150,59 @@ class WatchStream:
         if self._bookmarks:
             farewell = self._deadline if self._farewell else max(self._deadline - FAREWELL_SECONDS, self._loop.time())
             moment = min(self._next_bookmark, farewell)
-        self._timer = self._loop.call_at(moment, self._mailbox.ready.set)
+        self._timer = self._loop.call_at(moment, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._mailbox.wake()
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._mailbox.wake = wake
+
+    def pull(self) -> bytes | None:
+        while True:
+            if (chunk := self._initial_chunk()) or (chunk := self._event_chunk()) or (chunk := self._bookmark_chunk()):
+                return chunk
+            if self._mailbox.events:  # none of those looked at concerned this watch
+                continue
+            if self._mailbox.closed or self._loop.time() >= self._deadline:
+                self.close()
+                return None
+            if self._timer is None:  # it may ring a moment too early
+                self._arm()
+            return b""
+
+    @property
+    def idle(self) -> bool:
+        """Whether another pull, now, would bring nothing."""
+        return not self._mailbox.events and self._initial is None and not self._mailbox.closed
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._shelf.unsubscribe(self._mailbox)
+        self._mailbox.closed = True
+
+    # --- for those who wait --------------------------------------------------------------------------------------
 
     def __aiter__(self) -> WatchStream:
         return self
 
     async def __anext__(self) -> bytes:
-        while True:
-            if (chunk := self._initial_chunk()) or (chunk := self._event_chunk()) or (chunk := self._bookmark_chunk()):
-                return chunk
-            if (self._mailbox.closed and not self._mailbox.events) or self._loop.time() >= self._deadline:
-                await self.aclose()
-                raise StopAsyncIteration
-            if self._mailbox.events:
-                continue
-            self._mailbox.ready.clear()
-            await self._mailbox.ready.wait()
+        ready = asyncio.Event()
+        self.notify(ready.set)
+        while (chunk := self.pull()) == b"":
+            await ready.wait()
+            ready.clear()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
 
     async def aclose(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._shelf.unsubscribe(self._mailbox)
-        self._mailbox.close()
+        self._mailbox.close()  # whoever still waits sees the end
+        self.close()
+
+    # --- what there is -------------------------------------------------------------------------------------------
 
     def _initial_chunk(self) -> bytes:
         if self._initial is None:
@@ -179,27 +217,31 @@ class WatchStream:
         return b"".join(chunk)
 
     def _event_chunk(self) -> bytes:
-        chunk: list[bytes] = []
         events = self._mailbox.events
+        if not events:
+            return b""
+        chunk: list[bytes] = []
         while events and len(chunk) < CHUNK_LINES:
             event = events.popleft()
-            if event.revision > self._since:
-                chunk += self._outcome(event)
+            if event.revision > self._since and (line := self._outcome(event)):
+                chunk.append(line)
         return b"".join(chunk)
 
-    def _outcome(self, event: Event) -> list[bytes]:
-        entry, before = event.entry, event.previous
-        matched = before is not None and self._selection.matches(before)
+    def _outcome(self, event: Event) -> bytes:
+        """What the event is for those who see only the selection; nothing if it does not concern them."""
+        entry, before, selection = event.entry, event.previous, self._selection
+        if not self._filtered:  # an object does not change its namespace
+            inside = not selection.namespace or entry.namespace == selection.namespace
+            return self._lines.of_event(event.type, event, entry) if inside else b""
+        matched = before is not None and selection.matches(before)
         if event.type == "DELETED":
-            if matched or (before is None and self._selection.matches(entry)):
-                return [self._lines.of_event("DELETED", event, entry)]
-            return []
-        matches = self._selection.matches(entry)
-        if matches:
-            return [self._lines.of_event("MODIFIED" if matched else "ADDED", event, entry)]
+            gone = matched or (before is None and selection.matches(entry))
+            return self._lines.of_event("DELETED", event, entry) if gone else b""
+        if selection.matches(entry):
+            return self._lines.of_event("MODIFIED" if matched else "ADDED", event, entry)
         if matched and before is not None:
-            return [self._lines.of_event("DELETED", event, at_revision(before, event.revision))]
-        return []
+            return self._lines.of_event("DELETED", event, at_revision(before, event.revision))
+        return b""
 
     def _bookmark_chunk(self) -> bytes:
         if not self._bookmarks:

@@ -17,12 +17,15 @@ from regional.kube.apiserver.catalogue import CRDS, Catalogue, store_name
 from regional.kube.apiserver.entries import Entry, Obj, at_revision
 from regional.kube.apiserver.errors import (
     Cause,
+    StatusError,
     already_exists,
     bad_request,
     conflict,
     invalid,
     invalid_options,
     not_found,
+    other_object,
+    revision_missing,
 )
 from regional.kube.apiserver.media import patch_type
 from regional.kube.apiserver.rendering import Renderer
@@ -30,8 +33,17 @@ from regional.kube.apiserver.store import Decide, Decision, Keep, Put, Remove, S
 from regional.kube.messages import Response
 from regional.kube.schema import apply, builtin, structural
 from regional.kube.schema.errors import FieldError
+from regional.kube.schema.metadata_rules import unknown_finalizers
+from regional.kube.schema.registry import Kind
 
 NAME_TRIES = 8
+_REPEATED_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
+    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+)
+
+_NO_NAME = "name must be provided"
+_UNNAMED = f"was undeterminable: {_NO_NAME}"
 
 
 class Writer:
@@ -62,15 +74,17 @@ class Writer:
                 error = already_exists(call.kind, metadata["name"])
                 error.message += ", the server was not able to generate a unique name for the object"
                 raise error
-        return await self._create(call, obj)
+        revision = str(metadata.get("resourceVersion") or "0")
+        return await self._create(call, obj, versioned=revision.isdigit() and int(revision) != 0)
 
-    async def _create(self, call: Call, obj: Obj, *, managed: bool = False) -> Response:
+    async def _create(self, call: Call, obj: Obj, *, versioned: bool = False) -> Response:
         name = str(obj["metadata"].get("name") or "")
 
         def decide(live: Entry | None) -> Decision:
-            if live is not None:
-                raise already_exists(call.kind, name)
-            return Put(self._to_store(call, self._new(call, obj, managed=managed)))
+            new = self._new(call, obj, managed=False, live=None if versioned else live)
+            if versioned:
+                raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+            return Put(self._to_store(call, new))
 
         entry = await self._commit(call, name, decide)
         return self._renderer.single(201, call.kind, entry, call.wanted)
@@ -86,7 +100,7 @@ class Writer:
             raise bad_request(
                 f"the name of the object ({given}) does not match the name on the URL ({name})"
                 if given
-                else "name must be provided"
+                else f"the name of the object ({name} based on URL) was undeterminable: {_NO_NAME}"
             )
         if not subresource and call.kind.create_on_update and self._absent(call):
             return await self._create(call, sent)
@@ -98,10 +112,12 @@ class Writer:
             old = self._renderer.obj(call.kind, live)
             revision = str(sent["metadata"].get("resourceVersion") or "")
             if not revision and not call.kind.unconditional_update:
-                text = "Invalid value: 0: must be specified for an update"
-                raise invalid(call.kind, name, [Cause("FieldValueInvalid", text, "metadata.resourceVersion")])
+                raise revision_missing(call.kind, name)
             if revision not in ("", "0") and revision != str(live.revision):
                 raise conflict(call.kind, name)
+            uid = str(sent["metadata"].get("uid") or "")
+            if uid not in ("", live.uid):
+                raise other_object(call.kind, call.namespace, name, uid, live.uid)
             new = incoming.copied(sent)
             return self._changed(call, new, old, live, removed, subresource=subresource)
 
@@ -126,7 +142,7 @@ class Writer:
             old = self._renderer.obj(call.kind, live)
             new = incoming.patched(how, old, patch, schema)
             self._same_identity(call, new, old)
-            incoming.check_fields(call, new, schema, patch=patch)
+            incoming.check_fields(call, new, schema, patch=patch, how=how)
             if new["metadata"].get("resourceVersion") not in (None, "", str(live.revision)):
                 raise conflict(call.kind, name)
             return self._changed(call, new, old, live, removed, subresource=call.target.subresource)
@@ -134,19 +150,19 @@ class Writer:
         return await self._answer(call, decide, removed)
 
     async def _apply(self, call: Call) -> Response:
-        applied = incoming.decode_applied(call)
         schema = self._catalogue.schema(call.kind)
-        incoming.check_applied(call, applied, schema)
-        self._address(call, applied)
-        applied["metadata"].setdefault("name", call.target.name)
-        self._same_identity(call, applied, applied | {"metadata": {"name": call.target.name}})
+        applied = incoming.decode_applied(call, schema)
+        self._check_place(call, applied["metadata"])
+        named = bool(applied["metadata"].get("name"))
+        if named:
+            self._same_identity(call, applied, applied | {"metadata": {"name": call.target.name}})
         force = call.request.flag("force")
         removed: list[int] = []
         created: list[bool] = []
         subresource = call.target.subresource
 
         def merged(old: Obj | None) -> Obj:
-            return apply.server_side_apply(
+            result = apply.server_side_apply(
                 old,
                 applied,
                 call.manager,
@@ -157,12 +173,20 @@ class Writer:
                 subresource=subresource,
                 served=self._catalogue.served(call.kind),
             )
+            if call.kind.custom is None:
+                apply.check_readable(applied, schema, call.kind.api_version)
+                structural.prune(result, schema)
+            if call.namespace:
+                result["metadata"]["namespace"] = call.namespace
+            return result
 
         def decide(live: Entry | None) -> Decision:
             created.clear()
             if live is None:
                 if subresource or applied["metadata"].get("uid"):
                     raise not_found(call.kind, call.target.name)
+                if not named:
+                    raise bad_request(f"the name of the object ({call.target.name} based on URL) {_UNNAMED}")
                 created.append(True)
                 return Put(self._to_store(call, self._new(call, merged(None), managed=True)))
             revision = applied["metadata"].get("resourceVersion")
@@ -186,19 +210,24 @@ class Writer:
         metadata = obj.setdefault("metadata", {})
         if not isinstance(metadata, dict):
             raise bad_request("metadata must be an object")
+        self._check_place(call, metadata)
+        if call.kind.namespaced:
+            metadata["namespace"] = call.namespace
+
+    @staticmethod
+    def _check_place(call: Call, metadata: Obj) -> None:
         if not call.kind.namespaced:
             metadata.pop("namespace", None)
             return
         given = metadata.get("namespace")
         if given and given != call.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        metadata["namespace"] = call.namespace
 
     def _same_identity(self, call: Call, new: Obj, old: Obj) -> None:
-        metadata = new.get("metadata")
-        if not isinstance(metadata, dict):
-            raise bad_request("metadata must be an object")
-        name, wanted = metadata.get("name"), old["metadata"]["name"]
+        metadata, wanted = new.get("metadata"), old["metadata"]["name"]
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(metadata, dict) or not name:
+            raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: {_NO_NAME}")
         if name != wanted:
             raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
         if "namespace" in old["metadata"] and metadata.get("namespace") != old["metadata"]["namespace"]:
@@ -210,7 +239,12 @@ class Writer:
         else:
             structural.default(obj, self._catalogue.schema(call.kind))
 
-    def _new(self, call: Call, obj: Obj, *, managed: bool) -> Obj:
+    @staticmethod
+    def _settled(call: Call, obj: Obj) -> None:
+        if repeated := builtin.settle(call.kind, obj):
+            call.warn(_REPEATED_OWNERS + ", ".join(repeated))
+
+    def _new(self, call: Call, obj: Obj, *, managed: bool, live: Entry | None = None) -> Obj:
         kind, metadata = call.kind, obj["metadata"]
         name = str(metadata.get("name") or "")
         if not name:
@@ -218,20 +252,23 @@ class Writer:
             raise invalid(kind, "", [Cause("FieldValueRequired", text, "metadata.name")])
         self._admission.check_namespace(kind, call.namespace, name)
         self._defaulted(call, obj)
+        self._settled(call, obj)
+        if not managed:
+            # What the client asked for, defaulted, is the client's; what the server adds from here on is nobody's.
+            sent = {key: value for key, value in obj.items() if key not in _servers_own(kind)}
+            obj["metadata"] = self._tracked(call, None, sent, "")["metadata"]
         builtin.prepare_for_create(kind, obj)
         metadata = obj["metadata"]
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = self._now()
         builtin.identify_job(kind, obj)
-        if not managed:
-            obj = self._tracked(call, None, obj, "")
         self._admission.mutate(call, obj, None)
         self._validate(call, obj, None, "")
+        if live is not None:
+            raise already_exists(kind, name, deleting="deletionTimestamp" in live.obj()["metadata"])
         if store_name(kind) == CRDS:
             crds.accept(obj, self._catalogue, self._clock.now())
         self._admission.allocate(call, obj, None)
-        if kind.deprecation:
-            call.warn(kind.deprecation)
         return obj
 
     def _changed(
@@ -248,17 +285,15 @@ class Writer:
     ) -> Decision:
         kind = call.kind
         self._defaulted(call, new)
+        self._settled(call, new)
         builtin.prepare_for_update(kind, new, old, subresource)
         if not managed:
             new = self._tracked(call, old, new, subresource or tracked_as)
-        if not subresource:
-            self._admission.mutate(call, new, old)
+        self._admission.mutate(call, new, old)
         self._validate(call, new, old, subresource)
         if store_name(kind) == CRDS and not subresource:
             crds.accept(new, self._catalogue, self._clock.now())
         self._admission.allocate(call, new, old)
-        if kind.deprecation:
-            call.warn(kind.deprecation)
         if let_go(kind.group, kind.kind, new):
             removed.append(live.revision)
             return Remove(self._to_store(call, new))
@@ -273,24 +308,39 @@ class Writer:
             call.manager,
             schema=self._catalogue.schema(call.kind),
             api_version=call.kind.api_version,
-            now=self._now(),
+            now="" if subresource == "scale" else self._now(),  # such entries have no time
             subresource=subresource,
             served=self._catalogue.served(call.kind),
         )
 
     def _validate(self, call: Call, new: Obj, old: Obj | None, subresource: str) -> None:
         kind = call.kind
-        found: list[FieldError] = list(builtin.validate_metadata(kind, new, old))
-        if kind.custom is None:
-            found += builtin.validate_builtin(kind, new, old, subresource)
-        else:
-            found += structural.validate(new, old, self._catalogue.schema(kind))
+        found = self._findings(call, new, old, subresource)
+        if found and old is not None and kind.custom is None:
+            # A version before this one may have stored it without defaults that were learnt since: those are no change.
+            old = incoming.copied(old)
+            self._defaulted(call, old)
+            builtin.settle(kind, old)
+            found = self._findings(call, new, old, subresource)
         if found:
-            causes = [Cause(error.reason, error.message, error.field) for error in dict.fromkeys(found)]
-            raise invalid(kind, str(new["metadata"].get("name", "")), causes)
+            causes = [Cause(error.reason, error.message, error.field) for error in found]
+            raise invalid(builtin.core_kind(kind), str(new["metadata"].get("name", "")), causes)
 
-    @staticmethod
-    def _to_store(call: Call, obj: Obj) -> Obj:
+    def _findings(self, call: Call, new: Obj, old: Obj | None, subresource: str) -> list[FieldError]:
+        found: list[FieldError] = list(builtin.validate_metadata(call.kind, new, old))
+        if old is not None:
+            found += found  # the real server looks at a changed object's metadata twice, and tells it twice
+        if call.kind.custom is None:
+            found += builtin.validate_builtin(call.kind, new, old, subresource)
+        else:
+            found += structural.validate(new, old, self._catalogue.schema(call.kind))
+        return found
+
+    def _to_store(self, call: Call, obj: Obj) -> Obj:
+        custom = self._catalogue.custom(call.kind)
+        if custom is not None and custom.storage != call.kind.version:
+            obj = incoming.copied(obj)
+            structural.prune(obj, custom.stored_schema)
         return builtin.to_storage(call.kind, obj)
 
     # --- answers -------------------------------------------------------------------------------------------------
@@ -307,8 +357,11 @@ class Writer:
             entry = at_revision(entry, removed[-1])
         return self._renderer.single(201 if created else 200, call.kind, entry, call.wanted)
 
-    async def mutate(self, call: Call, change: Callable[[Obj], None], *, tracked_as: str = "") -> Entry:
-        """A subresource's own change to a live object (scale, binding): `change` alters it in place."""
+    async def mutate(
+        self, call: Call, change: Callable[[Obj], None], *, tracked_as: str = "", managed: bool = False
+    ) -> Entry:
+        """A subresource's own change to a live object (scale, binding): `change` alters it in place, and if `managed`
+        says who owns what."""
         removed: list[int] = []
 
         def decide(live: Entry | None) -> Decision:
@@ -317,9 +370,23 @@ class Writer:
             old = self._renderer.obj(call.kind, live)
             new = incoming.copied(old)
             change(new)
-            return self._changed(call, new, old, live, removed, subresource="", tracked_as=tracked_as)
+            return self._changed(call, new, old, live, removed, subresource="", managed=managed, tracked_as=tracked_as)
 
         return await self._commit(call, call.target.name, decide)
+
+    def applied_part(self, call: Call, obj: Obj, config: Obj, part: str, *, force: bool) -> Obj:
+        """A live object with a configuration applied that a subresource stands for; such entries have no time."""
+        return apply.server_side_apply(
+            obj,
+            config,
+            call.manager,
+            schema=self._catalogue.schema(call.kind),
+            api_version=call.kind.api_version,
+            force=force,
+            now="",
+            subresource=part,
+            served=self._catalogue.served(call.kind),
+        )
 
     async def alter(self, call: Call, change: Callable[[Obj], None]) -> Entry:
         """A change that is the server's own (binding, finalize): no ownership, no rules of the main path."""
@@ -343,15 +410,25 @@ class Writer:
         sent = incoming.decode_object(call, self._catalogue.schema(call.kind))
         revision = sent["metadata"].get("resourceVersion")
         finalizers = (sent.get("spec") or {}).get("finalizers") or []
+        if found := list(unknown_finalizers("spec.finalizers", finalizers)):
+            raise invalid(call.kind, call.target.name, [Cause(each.reason, each.message, each.field) for each in found])
 
         def release(namespace: Obj) -> None:
             if revision and revision != namespace["metadata"]["resourceVersion"]:
                 raise conflict(call.kind, call.target.name)
+            before = incoming.copied(namespace)
             namespace.setdefault("spec", {})["finalizers"] = finalizers
             if not finalizers:
                 del namespace["spec"]["finalizers"]
+            namespace["metadata"] = self._tracked(call, before, namespace, "finalize")["metadata"]
 
         return self._renderer.single(200, call.kind, await self.alter(call, release), call.wanted)
+
+
+def _servers_own(kind: Kind) -> tuple[str, ...]:
+    if kind.kind == "CertificateSigningRequest":
+        return ("spec", "status")
+    return ("status",) if kind.status else ()
 
 
 def let_go(group: str, kind: str, obj: Obj) -> bool:

@@ -35,7 +35,14 @@ class Client:
     def __init__(self, transport: Transport, *, user_agent: str = "regional") -> None:
         self._transport = transport
         self._user_agent = user_agent
+        self._impersonated = ""
         self._discovered: dict[tuple[str, str], Resource] = {}
+
+    def acting_as(self, user: str) -> Client:
+        """The same connection, judged by another's rights (for which ours must include `impersonate`)."""
+        other = Client(self._transport, user_agent=self._user_agent)
+        other._impersonated, other._discovered = user, self._discovered
+        return other
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, *, context: str | None = None, user_agent: str = "regional") -> Client:
@@ -86,6 +93,8 @@ class Client:
         headers = {"Accept": accept, "User-Agent": self._user_agent}
         if body is not None:
             headers["Content-Type"] = content_type
+        if self._impersonated:
+            headers["Impersonate-User"] = self._impersonated
         return await self._transport.request(method, path, _pairs(query), headers, body)
 
     async def _call(

@@ -180,6 +180,10 @@ class _HttpStream:
             raise ApiUnreachable(f"{self._what}: {_why(error)}") from error
 
     async def close(self) -> None:
+        # A stream is left in the middle: a TLS goodbye would wait for a peer that still sends.
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
         self._response.close()
 
 

@@ -93,6 +93,7 @@ class DeploymentController(Controller):
         sets = [rs for rs in sets if not is_deleting(rs)]
         new = next((rs for rs in _oldest_first(sets) if same_template(deployment, rs)), None)
         old = [rs for rs in sets if rs is not new]
+        known = new
         if spec_of(deployment).get("paused"):
             await self._rescale(deployment, new, old)
         elif self._scale_changed(deployment, sets):
@@ -103,7 +104,7 @@ class DeploymentController(Controller):
         else:
             new = await self._current(deployment, new, old)
             await self._roll(deployment, new, old)
-        return await self._finish(key, new, old)
+        return await self._finish(key, new, old, made=known is None and new is not None)
 
     # -- the new ReplicaSet ------------------------------------------------------------------------------------------
 
@@ -118,11 +119,11 @@ class DeploymentController(Controller):
             if revision_of_set(new) < int(revision):
                 annotations = with_revision(annotations, revision)
             wanted["metadata"]["annotations"] = annotations
-            wanted["spec"]["minReadySeconds"] = int(spec_of(deployment).get("minReadySeconds") or 0)
-            unchanged = annotations == annotations_of(new) and wanted["spec"]["minReadySeconds"] == int(
-                spec_of(new).get("minReadySeconds") or 0
-            )
-            if not unchanged:
+            least = int(spec_of(deployment).get("minReadySeconds") or 0)
+            if annotations != annotations_of(new) or least != int(spec_of(new).get("minReadySeconds") or 0):
+                wanted["spec"].pop("minReadySeconds", None)
+                if least:
+                    wanted["spec"]["minReadySeconds"] = least
                 new = await self.client.update(wanted)
                 self.sets.observe(new)
         number = annotations_of(new).get(REVISION, revision)
@@ -162,13 +163,10 @@ class DeploymentController(Controller):
                 },
                 "ownerReferences": [owner_reference(deployment)],
             },
-            "spec": {
-                "replicas": size,
-                "minReadySeconds": int(spec.get("minReadySeconds") or 0),
-                "selector": selector,
-                "template": template,
-            },
+            "spec": {"replicas": size, "selector": selector, "template": template},
         }
+        if spec.get("minReadySeconds"):
+            replicaset["spec"]["minReadySeconds"] = int(spec["minReadySeconds"])
         try:
             made = await self.client.create(replicaset)
         except ApiError as error:
@@ -279,14 +277,14 @@ class DeploymentController(Controller):
 
     # -- afterwards --------------------------------------------------------------------------------------------------
 
-    async def _finish(self, key: Key, new: Obj | None, old: list[Obj]) -> float | None:
+    async def _finish(self, key: Key, new: Obj | None, old: list[Obj], *, made: bool) -> float | None:
         """Report, and forget the oldest history once the rollout is through."""
         deployment = self.deployments.get(*key)
         if deployment is None:
             return None
         new = self.sets.get(*key_of(new)) if new is not None else None
         old = [current for rs in old if (current := self.sets.get(*key_of(rs))) is not None]
-        changed, again, complete = report(deployment, new, old, self.context.clock.now())
+        changed, again, complete = report(deployment, new, old, self.context.clock.now(), made=made)
         if status_of(changed) != status_of(deployment):
             self.deployments.observe(await self.client.update_status(changed))
         if complete:

@@ -19,22 +19,35 @@ from regional.kube.objects import (
 )
 
 
-def report(deployment: Obj, new: Obj | None, old: list[Obj], now: datetime) -> tuple[Obj, float | None, bool]:
-    """(the deployment with its present status, seconds until the deadline must be looked at, rollout complete)."""
+def report(
+    deployment: Obj, new: Obj | None, old: list[Obj], now: datetime, *, made: bool = False
+) -> tuple[Obj, float | None, bool]:
+    """(the deployment with its present status, seconds until the deadline must be looked at, rollout complete).
+
+    `made`: the new ReplicaSet was made in this very pass.
+    """
     changed = copied(deployment)
     status = changed.setdefault("status", {})
     before = dict(status_of(deployment))
     everyone = [*old, new] if new is not None else old
     _count(status, deployment, new, everyone)
     _set_available(changed, deployment, now)
-    _set_failure(changed, new, old, now)
     complete = (
         new is not None
         and status.get("updatedReplicas", 0) == rollout.desired(deployment)
         and status.get("replicas", 0) == rollout.desired(deployment)
         and status.get("availableReplicas", 0) == rollout.desired(deployment)
     )
-    again = _set_progressing(changed, deployment, new, before, complete, now)
+    again = None
+    if spec_of(deployment).get("progressDeadlineSeconds") is None:
+        _drop(changed, "Progressing")
+    else:
+        if made and new is not None:
+            _stamped(
+                changed, "Progressing", True, "NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"', now
+            )
+        again = _set_progressing(changed, deployment, new, before, complete, now)
+    _set_failure(changed, new, old, now)
     return changed, again, complete
 
 
@@ -49,8 +62,8 @@ def _count(status: Obj, deployment: Obj, new: Obj | None, everyone: list[Obj]) -
         "readyReplicas": sum_of("readyReplicas"),
         "availableReplicas": sum_of("availableReplicas"),
     }
-    wanted = max(rollout.total(everyone), rollout.desired(deployment) if new is None else 0)
-    numbers["unavailableReplicas"] = max(0, wanted - numbers["availableReplicas"])
+    status["terminatingReplicas"] = sum_of("terminatingReplicas")
+    numbers["unavailableReplicas"] = max(0, rollout.total(everyone) - numbers["availableReplicas"])
     for name, number in numbers.items():
         if number:
             status[name] = number
@@ -69,9 +82,9 @@ def _stamped(obj: Obj, kind: str, value: bool | str, reason: str, message: str, 
 def _set_available(changed: Obj, deployment: Obj, now: datetime) -> None:
     least = rollout.desired(deployment) - rollout.bounds(deployment).unavailable
     if int(status_of(changed).get("availableReplicas") or 0) >= least:
-        _stamped(changed, "Available", True, "MinimumReplicasAvailable", "Enough replicas are available.", now)
+        _stamped(changed, "Available", True, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
     else:
-        message = f"Fewer than {least} replicas are available."
+        message = "Deployment does not have minimum availability."
         _stamped(changed, "Available", False, "MinimumReplicasUnavailable", message, now)
 
 
@@ -81,47 +94,54 @@ def _set_failure(changed: Obj, new: Obj | None, old: list[Obj], now: datetime) -
     if failure is not None:
         _stamped(changed, "ReplicaFailure", True, failure.get("reason", ""), failure.get("message", ""), now)
     else:
-        conditions = changed["status"].get("conditions") or []
-        changed["status"]["conditions"] = [c for c in conditions if c.get("type") != "ReplicaFailure"]
+        _drop(changed, "ReplicaFailure")
+
+
+def _drop(changed: Obj, kind: str) -> None:
+    conditions = changed["status"].get("conditions") or []
+    changed["status"]["conditions"] = [condition for condition in conditions if condition.get("type") != kind]
 
 
 def _set_progressing(
     changed: Obj, deployment: Obj, new: Obj | None, before: Obj, complete: bool, now: datetime
 ) -> float | None:
-    deadline = spec_of(deployment).get("progressDeadlineSeconds")
-    present = condition_of(deployment, "Progressing") or {}
-    reason = present.get("reason")
+    reason = (condition_of(changed, "Progressing") or {}).get("reason")
     if spec_of(deployment).get("paused"):
-        if reason != "NewReplicaSetAvailable" and deadline is not None:
-            _stamped(changed, "Progressing", "Unknown", "DeploymentPaused", "The rollout is paused.", now)
+        if reason != "ProgressDeadlineExceeded":
+            _stamped(changed, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now)
         return None
     if reason == "DeploymentPaused":
-        _stamped(changed, "Progressing", "Unknown", "DeploymentResumed", "The rollout goes on.", now)
-        present = condition_of(changed, "Progressing") or {}
-    named = f'ReplicaSet "{name_of(new)}"' if new is not None else f'Deployment "{name_of(deployment)}"'
-    if complete:
-        _stamped(changed, "Progressing", True, "NewReplicaSetAvailable", f"{named} is fully rolled out.", now)
-        return None
-    observed = int(before.get("observedGeneration") or 0)
-    finished_before = reason == "NewReplicaSetAvailable" and observed == generation_of(deployment)
-    if finished_before:
+        _stamped(changed, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now)
+    elif reason is None and new is not None:
+        message = f'Found new replica set "{name_of(new)}"'
+        _stamped(changed, "Progressing", True, "FoundNewReplicaSet", message, now)
+    status = status_of(changed)
+    if reason == "NewReplicaSetAvailable" and status.get("replicas", 0) == status.get("updatedReplicas", 0):
         # Pods that die after a finished rollout do not make it unfinished again.
         return None
-    if not present or (reason == "NewReplicaSetAvailable"):
-        _stamped(changed, "Progressing", True, "NewReplicaSetCreated", f"{named} is being rolled out.", now)
-    elif _moved(before, status_of(changed)):
+    named = f'ReplicaSet "{name_of(new)}"' if new is not None else f'Deployment "{name_of(deployment)}"'
+    if complete:
+        message = f"{named} has successfully progressed."
+        _stamped(changed, "Progressing", True, "NewReplicaSetAvailable", message, now)
+        return None
+    if _moved(before, status):
         _stamped(changed, "Progressing", True, "ReplicaSetUpdated", f"{named} is progressing.", now)
         condition = condition_of(changed, "Progressing")
         if condition is not None:
             condition["lastUpdateTime"] = rfc3339(now)
-    if deadline is None:
+    return _check_deadline(changed, deployment, named, now)
+
+
+def _check_deadline(changed: Obj, deployment: Obj, named: str, now: datetime) -> float | None:
+    condition = condition_of(changed, "Progressing")
+    if condition is None or condition.get("reason") in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
         return None
-    condition = condition_of(changed, "Progressing") or {}
     since = parse_time(condition.get("lastUpdateTime")) or now
-    left = (since + timedelta(seconds=int(deadline)) - now).total_seconds()
+    left = (since + timedelta(seconds=int(spec_of(deployment)["progressDeadlineSeconds"])) - now).total_seconds()
     if left > 0:
         return left + 0.5
-    _stamped(changed, "Progressing", False, "ProgressDeadlineExceeded", f"{named} has made no progress in time.", now)
+    message = f"{named} has timed out progressing."
+    _stamped(changed, "Progressing", False, "ProgressDeadlineExceeded", message, now)
     return None
 
 

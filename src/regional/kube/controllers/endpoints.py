@@ -11,6 +11,7 @@ import msgspec
 
 from regional.kube.client import ApiError, Informer
 from regional.kube.controllers.context import Context, Controller
+from regional.kube.controllers.endpoint_mirror import MIRRORED_BY, is_mirrored, mirror
 from regional.kube.controllers.pods import is_finished, is_ready
 from regional.kube.objects import (
     Key,
@@ -57,12 +58,11 @@ class EndpointsController(Controller):
         return list(self.services.objects)
 
     def _slice_changed(self, _kind: str, obj: Obj) -> None:
-        if labels_of(obj).get(MANAGED_LABEL) == MANAGED_BY:
+        if labels_of(obj).get(MANAGED_LABEL) in (MANAGED_BY, MIRRORED_BY):
             self.queue.add((namespace_of(obj), labels_of(obj).get(SERVICE_LABEL, "")))
 
     def _endpoints_changed(self, _kind: str, obj: Obj) -> None:
-        if labels_of(obj).get(ENDPOINTS_LABEL) == ENDPOINTS_BY:
-            self.queue.add(key_of(obj))
+        self.queue.add(key_of(obj))
 
     def _pod_changed(self, _kind: str, pod: Obj, old: Obj | None) -> None:
         if old is not None and _standing(pod) == _standing(old) and _kind != "DELETED":
@@ -80,7 +80,10 @@ class EndpointsController(Controller):
             await self._remove(key)
             return None
         spec = spec_of(service)
-        if not spec.get("selector") or spec.get("type") == "ExternalName":
+        if spec.get("type") == "ExternalName":
+            return None
+        if not spec.get("selector"):
+            await self._mirror(key)
             return None
         selector: dict[str, str] = spec["selector"]
         pods = sorted(
@@ -104,6 +107,13 @@ class EndpointsController(Controller):
                 log.warning("the API server refuses loopback endpoints", extra={"reason": error.message[:300]})
         return None
 
+    async def _mirror(self, key: Key) -> None:
+        endpoints = self.endpoints.get(*key)
+        if endpoints is None or is_deleting(endpoints):
+            return  # its slices are its own and go with it
+        shown = mirror(endpoints, SERVICE_LABEL, MANAGED_LABEL) if is_mirrored(endpoints, ENDPOINTS_LABEL) else []
+        await self._settle(key, MIRRORED_BY, {name_of(document): document for document in shown})
+
     async def _remove(self, key: Key) -> None:
         """Slices go with their owner by garbage collection; Endpoints have none."""
         present = self.endpoints.get(*key)
@@ -112,14 +122,21 @@ class EndpointsController(Controller):
 
     async def _write_slices(self, service: Obj, groups: list[tuple[list[Obj], list[Obj]]]) -> None:
         wanted = {}
-        for ports, pods in groups or [(_fixed_ports(service), [])]:
-            for start in range(0, max(1, len(pods)), PER_SLICE):
+        for ports, pods in groups:
+            for start in range(0, len(pods), PER_SLICE):
                 document = _slice(service, ports, pods[start : start + PER_SLICE], start // PER_SLICE)
                 wanted[name_of(document)] = document
+        if not groups:
+            # Named as the slice of the first pod most likely will be, so that it is filled and not replaced.
+            empty = _slice(service, _fixed_ports(service), [], 0) | {"ports": []}
+            wanted[name_of(empty)] = empty
+        await self._settle(key_of(service), MANAGED_BY, wanted)
+
+    async def _settle(self, key: Key, manager: str, wanted: dict[str, Obj]) -> None:
         present = {
             name_of(obj): obj
-            for obj in self.slices.indexed("service", f"{namespace_of(service)}/{name_of(service)}")
-            if labels_of(obj).get(MANAGED_LABEL) == MANAGED_BY and not is_deleting(obj)
+            for obj in self.slices.indexed("service", "/".join(key))
+            if labels_of(obj).get(MANAGED_LABEL) == manager and not is_deleting(obj)
         }
         for name, document in wanted.items():
             await self._ensure(self.slices, present.get(name), document)
@@ -186,16 +203,19 @@ def _resolved(declared: Obj, pod: Obj) -> Obj | None:
 
 
 def _fixed_ports(service: Obj) -> list[Obj]:
-    """The ports as far as they are known without a pod, so that the first pod does not rename the slice."""
+    """The ports as far as they are known without a pod."""
     return [port for declared in spec_of(service).get("ports") or [] if (port := _resolved(declared, {})) is not None]
+
+
+def _shown_labels(service: Obj) -> dict[str, str]:
+    headless = spec_of(service).get("clusterIP") == "None"
+    return {**labels_of(service), **({"service.kubernetes.io/headless": ""} if headless else {})}
 
 
 def _slice(service: Obj, ports: list[Obj], pods: list[Obj], part: int) -> Obj:
     # A name that follows from the content's shape makes a repeated create harmless.
     digest = hashlib.blake2b(msgspec.json.encode([ports, part]), digest_size=3).hexdigest()
-    labels = {**labels_of(service), SERVICE_LABEL: name_of(service), MANAGED_LABEL: MANAGED_BY}
-    if spec_of(service).get("clusterIP") == "None":
-        labels["service.kubernetes.io/headless"] = ""
+    labels = {**_shown_labels(service), SERVICE_LABEL: name_of(service), MANAGED_LABEL: MANAGED_BY}
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -253,7 +273,7 @@ def _endpoints(service: Obj, groups: list[tuple[list[Obj], list[Obj]]]) -> Obj:
         "metadata": {
             "name": name_of(service),
             "namespace": namespace_of(service),
-            "labels": {**labels_of(service), ENDPOINTS_LABEL: ENDPOINTS_BY},
+            "labels": {**_shown_labels(service), ENDPOINTS_LABEL: ENDPOINTS_BY},
         },
         "subsets": subsets,
     }

@@ -31,6 +31,15 @@ from regional.kube.objects import (
 )
 
 FINALIZER = "kubernetes"
+# Conditions that the real controller reports too; here discovery is local and cannot fail.
+_ALWAYS_WELL = (
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+)
 FIRST_LOOK, TROUBLE_LOOK, LAST_LOOK = 0.1, 0.5, 5.0
 
 
@@ -176,41 +185,56 @@ class NamespaceController(Controller):
             return
         changed = copied(namespace)
         now = self.context.clock.now()
-        problems = "; ".join(remains.problems)[:1000]
-        set_condition(
-            changed,
+        for kind, value, reason, message in _words(remains):
+            set_condition(changed, kind, value, reason, message, now=now)
+        if status_of(changed) != status_of(namespace):
+            self.namespaces.observe(await self.client.update_status(changed))
+
+
+def _words(remains: Remains) -> list[tuple[str, bool, str, str]]:
+    """(condition, status, reason, message) of each of the five, in the words that people search for."""
+    problems = "; ".join(remains.problems)[:1000]
+    objects = ", ".join(f"{_dotted(resource)} has {n} resource instances" for resource, n in _sorted(remains.objects))
+    finalizers = ", ".join(f"{finalizer} in {n} resource instances" for finalizer, n in _sorted(remains.finalizers))
+    return [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            False,
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            False,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
             "NamespaceDeletionContentFailure",
             bool(problems),
             "ContentDeletionFailed" if problems else "ContentDeleted",
-            problems or "Everything that can be deleted was deleted",
-            now=now,
-        )
-        objects = ", ".join(
-            f"{resource} has {count} resource instances" for resource, count in _sorted(remains.objects)
-        )
-        set_condition(
-            changed,
+            problems or "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
             "NamespaceContentRemaining",
             bool(objects),
             "SomeResourcesRemain" if objects else "ContentRemoved",
-            f"Some resources are remaining: {objects}" if objects else "Nothing remains",
-            now=now,
-        )
-        finalizers = ", ".join(
-            f"{finalizer} in {count} resource instances" for finalizer, count in _sorted(remains.finalizers)
-        )
-        set_condition(
-            changed,
+            f"Some resources are remaining: {objects}" if objects else "All content successfully removed",
+        ),
+        (
             "NamespaceFinalizersRemaining",
             bool(finalizers),
             "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
             f"Some content in the namespace has finalizers remaining: {finalizers}"
             if finalizers
-            else "No content waits for a finalizer",
-            now=now,
-        )
-        if status_of(changed) != status_of(namespace):
-            self.namespaces.observe(await self.client.update_status(changed))
+            else "All content-preserving finalizers finished",
+        ),
+    ]
+
+
+def _dotted(resource: str) -> str:
+    """`configmaps.`, `deployments.apps`: a resource of the core group keeps its dot."""
+    return resource if "." in resource else f"{resource}."
 
 
 def _sorted(counter: Counter[str]) -> list[tuple[str, int]]:

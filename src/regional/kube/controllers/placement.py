@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
-from regional.kube.objects import Obj, is_true, labels_of, metadata_of, name_of, spec_of, status_of
+from regional.kube.objects import (
+    Obj,
+    is_true,
+    labels_of,
+    matches,
+    metadata_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+)
 
 _SUFFIXES = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1), "k": Decimal(10**3),
@@ -120,34 +131,87 @@ def quantity(text: str | int | float | None) -> Decimal:
 
 
 def requests_of(pod: Obj) -> dict[str, Decimal]:
-    """What the pod asks for: the sum of its containers, or its greediest init container."""
+    """What the pod asks for: its containers and sidecars together, or the greediest moment of its start.
+
+    A sidecar (an init container that restarts always) runs on beside all that come after it.
+    """
     spec = spec_of(pod)
-    total = {name: Decimal(0) for name in COUNTED}
+    names = resource_names(spec)
+    total = {name: Decimal(0) for name in names}
     for container in spec.get("containers") or []:
-        for name in COUNTED:
+        for name in names:
             total[name] += _request(container, name)
+    beside = {name: Decimal(0) for name in names}
+    peak = {name: Decimal(0) for name in names}
     for container in spec.get("initContainers") or []:
-        for name in COUNTED:
-            total[name] = max(total[name], _request(container, name))
-    return total
+        sidecar = container.get("restartPolicy") == "Always"
+        for name in names:
+            amount = _request(container, name)
+            peak[name] = max(peak[name], beside[name] + amount)
+            if sidecar:
+                beside[name] += amount
+    overhead = spec.get("overhead") or {}
+    return {name: max(total[name] + beside[name], peak[name]) + quantity(overhead.get(name)) for name in names}
+
+
+def resource_names(spec: Obj) -> set[str]:
+    """cpu, memory and disk, and whatever else the pod's containers name."""
+    containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    return {*COUNTED, *(name for each in containers for name in (each.get("resources") or {}).get("requests") or {})}
 
 
 def _request(container: Obj, name: str) -> Decimal:
     return quantity(((container.get("resources") or {}).get("requests") or {}).get(name))
 
 
-def shortage(pod: Obj, node: Obj, tenants: Iterable[Obj]) -> str | None:
-    """Which resource of the node would not suffice with this pod on it, or None."""
+def shortages(pod: Obj, node: Obj, tenants: Iterable[Obj]) -> list[str]:
+    """Which resources of the node would not suffice with this pod on it."""
     allocatable = status_of(node).get("allocatable") or {}
-    used = {name: Decimal(0) for name in COUNTED}
+    wanted = {name: amount for name, amount in requests_of(pod).items() if amount}
+    used = {name: Decimal(0) for name in wanted}
     count = 0
     for tenant in tenants:
         count += 1
-        for name, amount in requests_of(tenant).items():
-            used[name] += amount
+        for name, amount in requests_of(tenant).items() if wanted else ():
+            if name in used:
+                used[name] += amount
+    found = []
     if "pods" in allocatable and count + 1 > quantity(allocatable["pods"]):
-        return "Too many pods"
-    for name, amount in requests_of(pod).items():
-        if amount and name in allocatable and used[name] + amount > quantity(allocatable[name]):
-            return f"Insufficient {name}"
-    return None
+        found.append("Too many pods")
+    for name, amount in wanted.items():
+        # A node that does not tell of cpu, memory or disk has enough of it; of anything else it has none.
+        known = name in allocatable or name not in COUNTED
+        if known and used[name] + amount > quantity(allocatable.get(name)):
+            found.append(f"Insufficient {name}")
+    return found
+
+
+def crowds(
+    pod: Obj, among: Iterable[Obj], nodes: Iterable[Obj], tenants: Callable[[Obj], Iterable[Obj]]
+) -> dict[str, int]:
+    """For each node, how many like this pod are in the same place already, by its topologySpreadConstraints.
+
+    A preference only, also where the pod asks for more: with one node to a cluster nothing else could be kept.
+    """
+    counted = {name_of(node): 0 for node in among}
+    for constraint in spec_of(pod).get("topologySpreadConstraints") or []:
+        key, selector = constraint.get("topologyKey", ""), constraint.get("labelSelector")
+        by_place: Counter[str] = Counter()
+        for node in nodes:
+            by_place[labels_of(node).get(key, "")] += sum(
+                1
+                for tenant in tenants(node)
+                if namespace_of(tenant) == namespace_of(pod) and selector and matches(selector, labels_of(tenant))
+            )
+        for node in among:
+            counted[name_of(node)] += by_place[labels_of(node).get(key, "")]
+    return counted
+
+
+def occupied_ports(pod: Obj) -> set[tuple[str, int]]:
+    return {
+        (port.get("protocol") or "TCP", int(port["hostPort"]))
+        for container in spec_of(pod).get("containers") or []
+        for port in container.get("ports") or []
+        if port.get("hostPort")
+    }

@@ -136,7 +136,9 @@ class PodMaker:
         unsettled -= {name for name in unsettled if self._pods.get(namespace_of(owner), name) is not None}
         return self._pods.indexed("owner", uid_of(owner))
 
-    async def make_many(self, owner: Obj, template: Obj, count: int) -> int:
+    async def make_many(
+        self, owner: Obj, template: Obj, count: int, *, adjust: Callable[[Obj], None] | None = None
+    ) -> int:
         """How many were made, of those that `owned` did not show. The first refusal ends it: the rest would most
         likely be refused too.
         """
@@ -144,7 +146,8 @@ class PodMaker:
         wave = 1
         while made < count:
             size = min(wave, count - made, CONCURRENT)
-            results = await asyncio.gather(*(self.make(owner, template) for _ in range(size)), return_exceptions=True)
+            makes = (self.make(owner, template, adjust=adjust) for _ in range(size))
+            results = await asyncio.gather(*makes, return_exceptions=True)
             made += sum(1 for result in results if not isinstance(result, BaseException))
             for result in results:
                 if isinstance(result, BaseException):
@@ -153,10 +156,19 @@ class PodMaker:
         return made
 
     async def make(
-        self, owner: Obj, template: Obj, *, name: str = "", adjust: Callable[[Obj], None] | None = None
+        self,
+        owner: Obj,
+        template: Obj,
+        *,
+        name: str = "",
+        prefix: str = "",
+        adjust: Callable[[Obj], None] | None = None,
+        tell: bool = True,
     ) -> Obj:
-        """One pod; `name` when the owner's pods have names of their own (StatefulSet)."""
-        prefix = f"{name_of(owner)[:57]}-"
+        """One pod; `name` when the owner's pods have names of their own (StatefulSet); an owner that tells of its
+        pods in words of its own has no use for ours.
+        """
+        prefix = prefix or f"{name_of(owner)[:57]}-"
         chosen = name or self._pick(owner, prefix)
         if not name and (arrived := self._pods.get(namespace_of(owner), chosen)) is not None:
             # The one we were unsure about showed up after the owner counted its pods.
@@ -169,12 +181,16 @@ class PodMaker:
         except ApiError as error:
             if isinstance(error, ApiUnreachable) or error.status >= 500:
                 self._unsettled.setdefault(uid_of(owner), set()).add(chosen)
-            elif not is_namespace_ending(error):
+            elif not name:
+                # Refused under a name that nobody will see again: told as the server tells it of a generated one.
+                error.message = error.message.replace(f'"{chosen}"', f'"{prefix}"')
+            if tell and error.status and error.status < 500 and not is_namespace_ending(error):
                 message = f"Error creating: {error.message}"
                 self._context.recorder.warning(self._component, owner, "FailedCreate", message)
             raise
         self._pods.observe(created)
-        self._context.recorder.normal(self._component, owner, "SuccessfulCreate", f"Created pod: {chosen}")
+        if tell:
+            self._context.recorder.normal(self._component, owner, "SuccessfulCreate", f"Created pod: {chosen}")
         return created
 
     async def _create(self, owner: Obj, pod: Obj) -> Obj:
@@ -191,5 +207,9 @@ class PodMaker:
             return present
 
     def _pick(self, owner: Obj, prefix: str) -> str:
-        unsettled = self._unsettled.get(uid_of(owner))
-        return unsettled.pop() if unsettled else prefix + random_suffix()
+        unsettled = self._unsettled.get(uid_of(owner), set())
+        known = next((name for name in unsettled if name.startswith(prefix)), None)
+        if known is None:
+            return prefix + random_suffix()
+        unsettled.discard(known)
+        return known

@@ -8,7 +8,15 @@ from collections.abc import Iterable
 from regional.kube.client import ApiError
 from regional.kube.controllers.adoption import claim
 from regional.kube.controllers.context import Context, Controller, is_namespace_ending
-from regional.kube.controllers.pods import CONCURRENT, PodMaker, available_in, given_up_first, is_active, is_ready
+from regional.kube.controllers.pods import (
+    CONCURRENT,
+    PodMaker,
+    available_in,
+    given_up_first,
+    is_active,
+    is_finished,
+    is_ready,
+)
 from regional.kube.objects import (
     Key,
     Obj,
@@ -108,7 +116,8 @@ class ReplicaSetController(Controller):
             return None
         now = self.context.clock.now()
         spec = spec_of(replicaset)
-        active = [pod for pod in self.pods.indexed("owner", uid_of(replicaset)) if is_active(pod)]
+        owned = self.pods.indexed("owner", uid_of(replicaset))
+        active = [pod for pod in owned if is_active(pod)]
         ready = [pod for pod in active if is_ready(pod)]
         waits = [available_in(pod, int(spec.get("minReadySeconds") or 0), now) for pod in ready]
         template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
@@ -118,6 +127,7 @@ class ReplicaSetController(Controller):
         status["fullyLabeledReplicas"] = sum(1 for pod in active if template_labels.items() <= labels_of(pod).items())
         status["readyReplicas"] = len(ready)
         status["availableReplicas"] = sum(1 for wait in waits if wait == 0)
+        status["terminatingReplicas"] = sum(1 for pod in owned if is_deleting(pod) and not is_finished(pod))
         status["observedGeneration"] = generation_of(replicaset)
         for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
             if not status[name]:

@@ -13,6 +13,7 @@ from regional.kube.controllers.aggregation import AggregationController
 from regional.kube.controllers.context import Context, Controller, Informers
 from regional.kube.controllers.daemonset import DaemonSetController
 from regional.kube.controllers.deployment import DeploymentController
+from regional.kube.controllers.disruption import DisruptionController
 from regional.kube.controllers.endpoints import EndpointsController
 from regional.kube.controllers.expiry import EventExpiry
 from regional.kube.controllers.garbage import GarbageCollector
@@ -22,6 +23,7 @@ from regional.kube.controllers.nodes import NodeController
 from regional.kube.controllers.replicaset import ReplicaSetController
 from regional.kube.controllers.scheduler import Scheduler
 from regional.kube.controllers.settings import ControllerSettings
+from regional.kube.controllers.signing import SigningController
 from regional.kube.controllers.statefulset import StatefulSetController
 from regional.kube.controllers.volumes import VolumeController
 from regional.kube.events import EventRecorder
@@ -38,8 +40,10 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     DaemonSetController,
     JobController,
     VolumeController,
+    DisruptionController,
     NodeController,
     AggregationController,
+    SigningController,
 )
 
 
@@ -47,6 +51,8 @@ def _chosen(context: Context) -> list[Controller]:
     """By the names in the settings; a controller that is not made has no informers either."""
     wanted = context.settings.controllers
     chosen: list[Controller] = [make(context) for make in CONTROLLERS if not wanted or make.name in wanted]
+    if not context.settings.housekeeping:
+        return chosen
     # The end of a namespace is seen through the garbage collector's eyes, so the two come together.
     garbage = GarbageCollector(context)
     return [*chosen, NamespaceController(context, garbage), garbage]
@@ -70,7 +76,8 @@ async def run_all(
         await informers.start()
         tasks += [asyncio.create_task(c.run(), name=f"controller {c.name}") for c in controllers]
         tasks.append(asyncio.create_task(recorder.run(), name="event recorder"))
-        tasks.append(asyncio.create_task(EventExpiry(context).run(), name="event expiry"))
+        if settings.housekeeping:
+            tasks.append(asyncio.create_task(EventExpiry(context).run(), name="event expiry"))
         if ready is not None:
             ready.set()
         log.info("controllers run", extra={"controllers": len(controllers)})

@@ -22,6 +22,7 @@ from regional.kube.objects import (
     finalizers_of,
     is_deleting,
     key_of,
+    metadata_of,
     name_of,
     namespace_of,
     spec_of,
@@ -31,6 +32,8 @@ from regional.kube.objects import (
 )
 
 IN_USE = "kubernetes.io/pvc-protection"
+BOUND = "pv.kubernetes.io/bind-completed"
+"""Without it kube-scheduler takes a claim for unbound."""
 
 
 class VolumeController(Controller):
@@ -86,9 +89,11 @@ class VolumeController(Controller):
         volume = self.volumes.get("", wanted)
         if volume is None:
             volume = await self._make(claim)
-        if spec_of(claim).get("volumeName") != wanted or IN_USE not in finalizers_of(claim):
+        marked = BOUND in (metadata_of(claim).get("annotations") or {})
+        if spec_of(claim).get("volumeName") != wanted or not marked or IN_USE not in finalizers_of(claim):
             changed = copied(claim)
             changed["spec"]["volumeName"] = wanted
+            changed["metadata"]["annotations"] = (metadata_of(claim).get("annotations") or {}) | {BOUND: "yes"}
             changed["metadata"]["finalizers"] = sorted({*finalizers_of(claim), IN_USE})
             claim = await self.client.update(changed)
             self.claims.observe(claim)

@@ -15,12 +15,13 @@ import msgspec
 
 from regional.core.clock import Clock, rfc3339
 from regional.core.process import ProcessRef
-from regional.core.spawn import SpawnRequest, read_state, spawn, wait_exit
+from regional.core.spawn import ExitStatus, SpawnRequest, read_state, spawn, wait_exit
 from regional.kube.node.layout import ContainerDirectory, ContainerRecord, Termination
 from regional.kube.objects import Obj, parse_time
 
 log = logging.getLogger(__name__)
-_MESSAGE_BYTES = 2048
+_MESSAGE_BYTES = 4096
+_LOG_BYTES, _LOG_LINES = 2048, 80
 _LONG_RUN = 600.0
 
 
@@ -127,6 +128,7 @@ class Container:
         attempt = self.record.attempt
         self.directory.save(self.record)
         self.directory.begin(attempt)
+        self._clear_message()
         request = SpawnRequest(
             argv=launch.argv,
             env=launch.env,
@@ -154,8 +156,8 @@ class Container:
             finished=status.finished,
             started=self.record.asked,
             signal=status.signal,
-            reason="Completed" if status.code == 0 else "Error",
-            message=self._last_words(status.code),
+            reason=_reason(status),
+            message=status.problem or self._last_words(status.code),
             process=self.identity,
         )
         with contextlib.suppress(FileNotFoundError):  # its pod was removed in the same moment
@@ -165,20 +167,40 @@ class Container:
         log.info("container ended", extra={"container": self.name, "code": status.code, "signal": status.signal})
         self._on_change()
 
+    # -- its last words ----------------------------------------------------------------------------------------------
+
+    @property
+    def _message_file(self) -> Path:
+        wanted = str(self.spec.get("terminationMessagePath") or "/dev/termination-log")
+        return self.directory.rootfs / wanted.lstrip("/")
+
+    def _clear_message(self) -> None:
+        """An empty file for the next attempt, where its manifest says that it will write."""
+        with contextlib.suppress(OSError):
+            self._message_file.parent.mkdir(parents=True, exist_ok=True)
+            self._message_file.write_bytes(b"")
+
     def _last_words(self, code: int) -> str:
+        """What it wrote for this purpose; else, where the manifest says so and it failed, the end of its log."""
+        with contextlib.suppress(OSError):
+            with self._message_file.open("rb") as stream:
+                written = stream.read(_MESSAGE_BYTES)
+            if written:
+                return written.decode(errors="replace")
         if code == 0 or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
             return ""
         try:
             with self.directory.log(self.attempts).open("rb") as stream:
-                stream.seek(max(0, stream.seek(0, os.SEEK_END) - _MESSAGE_BYTES))
-                return stream.read().decode(errors="replace")
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LOG_BYTES))
+                lines = stream.read().decode(errors="replace").splitlines(keepends=True)
+                return "".join(lines[-_LOG_LINES:])
         except OSError:
             return ""
 
-    async def ended_within(self, seconds: float) -> bool:
+    async def ended_within(self, seconds: float | None) -> bool:
         if self._watch is None:
             return True
-        done, _ = await asyncio.wait([self._watch], timeout=max(0.0, seconds))
+        done, _ = await asyncio.wait([self._watch], timeout=None if seconds is None else max(0.0, seconds))
         return bool(done)
 
     def signal(self, number: int) -> None:
@@ -189,6 +211,12 @@ class Container:
         """Stop watching without touching the process: this node process is leaving, not the pod."""
         if self._watch is not None:
             self._watch.cancel()
+
+
+def _reason(status: ExitStatus) -> str:
+    if status.problem:
+        return "ContainerCannotRun"
+    return "Completed" if status.code == 0 else "Error"
 
 
 def end_group(leader: ProcessRef) -> None:

@@ -11,14 +11,16 @@ import msgspec
 from regional.core.clock import Clock
 from regional.kube.client import Client, Informer, without_managed_fields
 from regional.kube.events import EventRecorder
+from regional.kube.node.api_door import api_for_pods
 from regional.kube.node.claims import ClaimDirectories
+from regional.kube.node.containers import Container
 from regional.kube.node.environment import Lookup
 from regional.kube.node.hosts import hosts_file, service_hosts
 from regional.kube.node.layout import NodeDirectory, write_whole
 from regional.kube.node.pod_addresses import PodAddresses
 from regional.kube.node.sweeping import Sweeper
 from regional.kube.node.volumes import SecretsStore, Tokens
-from regional.kube.objects import Obj, spec_of
+from regional.kube.objects import Obj
 
 COMPONENT = "kubelet"
 
@@ -40,6 +42,7 @@ class NodeSettings(msgspec.Struct):
     restart_backoff: float = 10.0
     restart_backoff_cap: float = 300.0
     log_limit_bytes: int = 10_000_000
+    log_pieces: int = 2  # of that size, kept beside the current one
     log_level: str = "info"
 
 
@@ -97,13 +100,6 @@ class Cluster:
                 found[kind, name] = obj
         return lambda kind, name: found.get((kind, name))
 
-    def api_service(self) -> tuple[str, int] | None:
-        service = self.services.get("default", "kubernetes")
-        if service is None:
-            return None
-        spec = spec_of(service)
-        return spec["clusterIP"], int(spec["ports"][0]["port"])
-
 
 class NodeContext:
     def __init__(
@@ -134,6 +130,10 @@ class NodeContext:
     def spawner(self) -> Path:
         return Path(self.settings.spawner)
 
+    def api_for_pods(self) -> tuple[str, int] | None:
+        service = self.cluster.services.get("default", "kubernetes")
+        return None if service is None else api_for_pods(service, self.settings.kubeconfig)
+
     def hosts_for(self, pod: Obj, address: str) -> str:
         return hosts_file(pod, address, self.cluster.services, self.cluster.pods)
 
@@ -144,8 +144,13 @@ class NodeContext:
             write_whole(self.directory.hosts, text.encode(), 0o644)
             self._own_hosts = text
 
-    def tell(self, about: Obj, reason: str, message: str) -> None:
-        self._events.normal(COMPONENT, about, reason, message)
+    def tell(self, about: Obj, reason: str, message: str, field: str = "") -> None:
+        self._events.normal(COMPONENT, about, reason, message, field)
 
-    def warn(self, about: Obj, reason: str, message: str) -> None:
-        self._events.warning(COMPONENT, about, reason, message)
+    def warn(self, about: Obj, reason: str, message: str, field: str = "") -> None:
+        self._events.warning(COMPONENT, about, reason, message, field)
+
+
+def container_field(container: Container) -> str:
+    """Which part of the pod an event is about."""
+    return f"spec.{'initContainers' if container.init else 'containers'}{{{container.name}}}"

@@ -32,7 +32,8 @@ def doors(services: Iterable[Obj], pods: Iterable[Obj], slices: Iterable[Obj], a
     """Everything the proxy should be doing now. `api` answers for default/kubernetes."""
     by_namespace: dict[str, list[Obj]] = {}
     for pod in pods:
-        if status_of(pod).get("podIP") and not is_deleting(pod):
+        over = status_of(pod).get("phase") in ("Succeeded", "Failed")
+        if status_of(pod).get("podIP") and not over and not is_deleting(pod):
             by_namespace.setdefault(namespace_of(pod), []).append(pod)
     slices = list(slices)
     wanted: dict[Listener, Door] = {}

@@ -6,6 +6,7 @@ Nothing of the node's own environment passes: a pod must not learn where the reg
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -122,7 +123,8 @@ def field_value(pod: Obj, path: str, facts: Mapping[str, str]) -> str:
         return str(simple[path] or "")
     if path in ("metadata.labels", "metadata.annotations"):
         chosen = labels_of(pod) if path.endswith("labels") else annotations_of(pod)
-        return "\n".join(f'{key}="{value}"' for key, value in sorted(chosen.items()))
+        # One line each, whatever is in it: a value's own line breaks and quotes are escaped.
+        return "\n".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in sorted(chosen.items()))
     if path in facts:
         return facts[path]
     raise ConfigProblem(f"fieldPath {path} is not supported")

@@ -6,19 +6,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import shlex
 import signal
 from pathlib import Path
 
 from regional.core.spawn import SpawnError, SpawnRequest, spawn, wait_exit
 from regional.kube.node.containers import Container, Launch
 from regional.kube.node.probes import Probe
+from regional.kube.node.quantities import go_duration
 from regional.kube.objects import Obj
 
-_OUTPUT_BYTES = 1024
+_OUTPUT_BYTES = 10 * 1024
+_HTTP_SECONDS = 60.0
 
 
 async def run_beside(
-    container: Container, launch: Launch, spawner: Path, argv: list[str], seconds: float
+    container: Container, launch: Launch, spawner: Path, argv: list[str], seconds: float | None
 ) -> tuple[int, str]:
     """Exit code and the beginning of the output; -1 if it could not be run or took too long."""
     base = container.directory.path / f"exec-{secrets.token_hex(4)}"
@@ -31,7 +34,10 @@ async def run_beside(
                 code = (await wait_exit(process, ended)).code
         except TimeoutError:
             process.signal(signal.SIGKILL)
-            return -1, f"took longer than {seconds:g} s"
+            return -1, f'command timed out: "{shlex.join(argv)}" timed out after {go_duration(seconds or 0)}'
+        except asyncio.CancelledError:
+            process.signal(signal.SIGKILL)
+            raise
         return code, output.read_bytes()[:_OUTPUT_BYTES].decode(errors="replace").strip()
     except (OSError, SpawnError) as error:
         return -1, str(error)
@@ -41,12 +47,13 @@ async def run_beside(
                 leftover.unlink()
 
 
-async def run_prestop(
-    container: Container, hook: Obj, launch: Launch | None, spawner: Path, address: str, seconds: float
+async def run_hook(
+    container: Container, hook: Obj, launch: Launch | None, spawner: Path, address: str, seconds: float | None
 ) -> str:
-    """Empty when it went well, otherwise what to tell in an event."""
+    """Empty when it went well, otherwise why not. `seconds` are all that it has; None: a hook without a limit."""
     if "sleep" in hook:
-        await container.ended_within(min(float(hook["sleep"].get("seconds", 0)), seconds))
+        pause = float(hook["sleep"].get("seconds", 0))
+        await container.ended_within(pause if seconds is None else min(pause, seconds))
         return ""
     if "exec" in hook:
         if launch is None:
@@ -59,6 +66,9 @@ async def run_prestop(
             raise AssertionError("an HTTP hook runs nothing")
 
         ports = {p["name"]: int(p["containerPort"]) for p in container.spec.get("ports") or [] if p.get("name")}
-        outcome = await Probe("Liveness", hook | {"timeoutSeconds": seconds}, address, ports, never).look()
-        return "" if outcome.ok else outcome.message
-    return f"preStop {', '.join(hook)} is not supported"
+        outcome = await Probe(
+            "Liveness", hook | {"timeoutSeconds": seconds or _HTTP_SECONDS}, address, ports, never
+        ).look()
+        # Any answer will do: kubelet asks an HTTP hook whether it was heard, not what it thinks.
+        return "" if outcome.answered else outcome.message
+    return f"a hook of kind {', '.join(hook)} is not supported"

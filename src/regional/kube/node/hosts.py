@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from regional.kube.objects import Obj, name_of, namespace_of, spec_of, status_of
+from regional.kube.objects import Obj, is_deleting, is_true, name_of, namespace_of, spec_of, status_of
 
 DOMAIN = "cluster.local"
 
@@ -48,17 +48,26 @@ def hosts_file(pod: Obj, address: str, services: Iterable[Obj], pods: Iterable[O
     return "\n".join(lines) + "\n"
 
 
+def published(pod: Obj) -> tuple[str, bool]:
+    """The address that a pod's names lead to, if any, and whether also those that only ready pods have."""
+    over = status_of(pod).get("phase") in ("Succeeded", "Failed")
+    return "" if over else status_of(pod).get("podIP") or "", is_true(pod, "Ready") and not is_deleting(pod)
+
+
 def _headless(services: dict[tuple[str, str], Obj], pods: Iterable[Obj], seen_from: str) -> list[str]:
-    """A headless Service's name is its pods' addresses; pods with a subdomain also have names of their own."""
+    """A headless Service's name is its ready pods' addresses; pods with a subdomain also have names of their own."""
     lines = []
     for pod in sorted(pods, key=name_of):
-        address, namespace = status_of(pod).get("podIP"), namespace_of(pod)
+        namespace = namespace_of(pod)
+        address, ready = published(pod)
         if not address:
             continue
         labels = pod.get("metadata", {}).get("labels") or {}
         for (service_namespace, name), service in services.items():
             selector = spec_of(service).get("selector") or {}
             if service_namespace != namespace or not selector:
+                continue
+            if not (ready or spec_of(service).get("publishNotReadyAddresses")):
                 continue
             if not all(labels.get(key) == value for key, value in selector.items()):
                 continue

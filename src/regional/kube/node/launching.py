@@ -34,7 +34,7 @@ def prepare(
         "LANG": "C.UTF-8",
         "HOSTNAME": spec_of(pod).get("hostname") or name_of(pod),
     }
-    if api := node.cluster.api_service():
+    if api := node.api_for_pods():
         host, port = api
         base |= {
             "KUBERNETES_SERVICE_HOST": host,

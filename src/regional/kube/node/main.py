@@ -13,9 +13,6 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import yaml
 
 from regional.core.clock import SystemClock
 from regional.core.logs import setup_logging
@@ -25,9 +22,9 @@ from regional.core.settings import load
 from regional.core.web import stop_event
 from regional.kube.client import Client
 from regional.kube.events import EventRecorder
+from regional.kube.node.api_door import api_address
 from regional.kube.node.claims import VolumeRemover
 from regional.kube.node.context import Cluster, NodeContext, NodeSettings
-from regional.kube.node.endpoints import Backend
 from regional.kube.node.kubelet import Kubelet
 from regional.kube.node.pods import Pods
 from regional.kube.node.proxy import ServiceProxy
@@ -41,7 +38,6 @@ log = logging.getLogger(__name__)
 def main(argv: list[str]) -> int:
     settings = load(NodeSettings, argv)
     setup_logging("kube-node", settings.log_level)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return run(serve(settings))
 
 
@@ -78,13 +74,6 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> in
             await store.close()
             await client.close()
     return 0
-
-
-def api_address(kubeconfig: str) -> Backend:
-    """Where the API listens: what answers behind default/kubernetes."""
-    document = yaml.safe_load(Path(kubeconfig).read_text())
-    server = urlsplit(document["clusters"][0]["cluster"]["server"])
-    return (server.hostname or "127.0.0.1", server.port or 443)
 
 
 async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:

@@ -10,23 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from typing import Any
 
 from regional.core.clock import rfc3339
-from regional.core.spawn import SpawnError
 from regional.kube.client import ApiError
-from regional.kube.node.containers import Container, Launch, Waiting, digest_of
+from regional.kube.node.containers import Container, Launch, Waiting
 from regional.kube.node.context import NodeContext
 from regional.kube.node.environment import ConfigProblem, Lookup
-from regional.kube.node.hooks import run_prestop
 from regional.kube.node.images import ImageProblem
 from regional.kube.node.launching import facts, prepare
 from regional.kube.node.layout import write_whole
 from regional.kube.node.pod_addresses import NoAddressLeft
 from regional.kube.node.probing import Prober
 from regional.kube.node.references import references
-from regional.kube.node.status import build_status, initialized, phase_of, restarts
+from regional.kube.node.starting import Starter
+from regional.kube.node.status import Verdict, build_status, initialized, phase_of, status_patch
+from regional.kube.node.stopping import Stopper
 from regional.kube.node.volumes import PodVolumes, VolumeProblem
 from regional.kube.objects import (
     Obj,
@@ -42,7 +41,8 @@ from regional.kube.objects import (
 
 log = logging.getLogger(__name__)
 _FORCED_GRACE = 2.0
-_SPAWN_RETRY, _REFUSED_RETRY = 0.2, 10.0
+_TERMINAL = ("Succeeded", "Failed")
+_TOO_LONG = "Pod was active on the node longer than the specified deadline"
 
 
 class PodWorker:
@@ -56,8 +56,10 @@ class PodWorker:
         self._node = node
         self._directory = node.directory.pod(self.uid)
         self._volumes = PodVolumes(self._directory, node.tokens, node.store, node.clock, node.claims)
-        self._prober = Prober(node, self.wake)
         self._wake = asyncio.Event()
+        self._prober = Prober(node, self.wake, self._end)
+        self._starter = Starter(node, self._directory, self._prober, self.wake)
+        self._stopper = Stopper(node, self.launch_of)
         self.address = ""
         self._gone = False  # the object was removed without waiting for us
         self._ending_at: float | None = None
@@ -65,11 +67,19 @@ class PodWorker:
         self._hosts = ""
         self._failures = self._mount_failures = 0
         self._problem: Waiting | None = None
+        self._verdict: Verdict | None = None
         self._started_at = status_of(pod).get("startTime") or rfc3339(node.clock.now())
 
     @property
     def name(self) -> str:
         return f"{namespace_of(self.pod)}/{name_of(self.pod)}"
+
+    def container(self, name: str) -> Container | None:
+        return next((each for each in (*self.main, *self.init) if each.name == name), None)
+
+    async def launch_of(self, container: Container) -> Launch | None:
+        """What its commands run with: its own environment and directory."""
+        return container.launch or await self._relaunch(container)
 
     # -- what others tell it -----------------------------------------------------------------------------------------
 
@@ -99,6 +109,7 @@ class PodWorker:
                 await self._nap(await self._look())
         finally:
             self._prober.stop_all()
+            self._starter.stop_all()
             for container in (*self.init, *self.main):
                 container.forget()
 
@@ -132,17 +143,41 @@ class PodWorker:
         if self._gone or is_deleting(self.pod):
             await self._terminate()
             return None
-        if status_of(self.pod).get("phase") in ("Succeeded", "Failed"):
-            # Somebody may have failed the pod over our heads (eviction); then its processes must not go on.
-            await asyncio.gather(*(self._stop(c) for c in (*self.main, *self.init) if c.running))
+        if status_of(self.pod).get("phase") in _TERMINAL:
+            await self._end_after_verdict()
             return None
-        pauses: list[float | None] = []
-        lookup = await self._prepare(pauses)
+        pauses: list[float | None] = [self._until_deadline()]
+        lookup = await self._prepare(pauses) if self._verdict is None else None
         if lookup is not None:
             await self._advance(lookup, pauses)
+        if self._verdict or self._phase() in _TERMINAL:
+            await self._end_all()  # sidecars; or, if time is up, everybody
         await self._publish()
         known = [pause for pause in pauses if pause is not None]
         return min(known) if known else None
+
+    def _phase(self) -> str:
+        return phase_of(self.pod, self.init, self.main)
+
+    async def _end_after_verdict(self) -> None:
+        """Somebody may have failed the pod over our heads (eviction); then its processes must not go on."""
+        if any(c.running for c in (*self.main, *self.init)):
+            status = status_of(self.pod)
+            self._verdict = Verdict(status["phase"], status.get("reason") or "", status.get("message") or "")
+            await self._end_all()
+            await self._publish()
+
+    def _until_deadline(self) -> float | None:
+        """The pod's own limit on its life; once it is passed, the verdict stands."""
+        limit, began = spec_of(self.pod).get("activeDeadlineSeconds"), parse_time(self._started_at)
+        if limit is None or began is None or self._verdict is not None:
+            return None
+        left = float(limit) - (self._node.clock.now() - began).total_seconds()
+        if left > 0:
+            return left
+        self._verdict = Verdict("Failed", "DeadlineExceeded", _TOO_LONG)
+        self._node.tell(self.pod, "DeadlineExceeded", _TOO_LONG)
+        return None
 
     def _load(self) -> None:
         spec = spec_of(self.pod)
@@ -193,6 +228,8 @@ class PodWorker:
     # -- starting ----------------------------------------------------------------------------------------------------
 
     async def _advance(self, lookup: Lookup, pauses: list[float | None]) -> None:
+        if self._phase() in _TERMINAL:
+            return
         current = {entry["name"]: entry for entry in spec_of(self.pod).get("containers") or []}
         for container in self.main:
             container.spec = current.get(container.name, container.spec)
@@ -202,88 +239,55 @@ class PodWorker:
                 pauses.append(await self._ensure(container, lookup))
                 if not initialized([container]) and not mains_started:
                     return
-        pauses += [await self._ensure(container, lookup) for container in self.main]
+        for container in self.main:
+            pauses.append(await self._ensure(container, lookup))
+            if self._starter.hooked(container):
+                return  # the next container starts when this one's postStart hook is done
 
     async def _ensure(self, container: Container, lookup: Lookup) -> float | None:
-        record = container.record
-        if container.running:
-            if record is not None and record.digest != digest_of(container.spec):
-                self._prober.kill(self.pod, container, f"Container {container.name} definition changed")
-            if container.launch is None:  # adopted; its exec probes need it
-                await self._relaunch(container)
-            return None
-        self._prober.stop(container)
-        if container.ended is not None:
-            if not restarts(spec_of(self.pod).get("restartPolicy") or "Always", container):
-                return None
-            if record is not None and record.digest == digest_of(container.spec):
-                delay = self._backoff(container)
-                if delay > 0:
-                    return delay
-        return await self._start(container, lookup)
-
-    def _backoff(self, container: Container) -> float:
-        """Seconds until the next attempt; the first restart is immediate."""
-        settings, record = self._node.settings, container.record
-        if record is None or record.ended is None or record.restarts_in_a_row == 0:
-            return 0.0
-        growth = float(2 ** min(record.restarts_in_a_row - 1, 20))
-        delay = min(settings.restart_backoff_cap, settings.restart_backoff * growth)
-        finished = parse_time(record.ended.finished) or self._node.clock.now()
-        left = delay - (self._node.clock.now() - finished).total_seconds()
-        if left > 0:
-            text = f"back-off {delay:g}s restarting failed container={container.name} pod={self.name}"
-            if container.waiting is None:
-                self._node.warn(self.pod, "BackOff", text)
-            container.waiting = Waiting("CrashLoopBackOff", text)
-        return left
-
-    async def _start(self, container: Container, lookup: Lookup) -> float | None:
-        try:
-            launch = prepare(self._node, self.pod, container, self._directory, self.address, lookup)
-            await container.start(launch, title=name_of(self.pod))
-        except ImageProblem as problem:
-            if container.waiting is None:
-                self._node.warn(self.pod, "Failed", str(problem))
-            container.waiting = Waiting("ImagePullBackOff", str(problem))
-            return None
-        except ConfigProblem as problem:
-            self._node.warn(self.pod, "Failed", f"Error: {problem}")
-            container.waiting = Waiting("CreateContainerConfigError", str(problem))
-            return _REFUSED_RETRY
-        except SpawnError as problem:
-            self._node.warn(self.pod, "Failed", f"Error: {problem}")
-            container.waiting = Waiting("RunContainerError", str(problem))
-            return _REFUSED_RETRY
-        except OSError as problem:
-            log.info("no warm parent", extra={"pod": self.name, "reason": str(problem)})
-            container.waiting = Waiting("ContainerCreating", "waiting for the warm parent")
-            return _SPAWN_RETRY
-        image = container.spec.get("image")
-        self._node.tell(self.pod, "Pulled", f'Container image "{image}" already present on machine')
-        self._node.tell(self.pod, "Started", f"Started container {container.name}")
-        log.info("started", extra={"pod": self.name, "container": container.name, "process": container.identity})
-        self._prober.begin(self.pod, container, self.address)
-        return None
+        if container.running and container.launch is None:  # adopted; its exec probes need it
+            await self._relaunch(container)
+        return await self._starter.ensure(self.pod, container, self.address, lookup)
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def _deadline(self) -> float:
         """On the monotonic clock. A second delete may shorten it while we wait."""
         now = self._node.clock.monotonic()
-        if self._gone or not is_deleting(self.pod):
-            if self._ending_at is None or self._ending_at > now + _FORCED_GRACE:
-                self._ending_at = now + _FORCED_GRACE
-            return self._ending_at
-        due = parse_time(metadata_of(self.pod).get("deletionTimestamp"))
-        return now + ((due - self._node.clock.now()).total_seconds() if due else 0.0)
+        if is_deleting(self.pod) and not self._gone:
+            due = parse_time(metadata_of(self.pod).get("deletionTimestamp"))
+            return now + ((due - self._node.clock.now()).total_seconds() if due else 0.0)
+        grace = _FORCED_GRACE if self._gone else self._grace()
+        if self._ending_at is None or self._ending_at > now + grace:
+            self._ending_at = now + grace
+        return self._ending_at
 
-    async def _terminate(self) -> None:
+    def _grace(self) -> float:
+        return float(spec_of(self.pod).get("terminationGracePeriodSeconds", 30))
+
+    async def _end(self, container: Container, why: str, grace: float | None) -> None:
+        """One container, while the pod lives on."""
+        until = self._node.clock.monotonic() + (self._grace() if grace is None else float(grace))
+
+        def deadline() -> float:
+            return min(until, self._deadline()) if self._gone or is_deleting(self.pod) else until
+
+        await self._stopper.stop(self.pod, container, self.address, deadline, why)
+
+    async def _end_all(self) -> None:
+        """The containers together, then the sidecars, the last one first: others may need them to the end."""
         self._prober.stop_all()
+        self._starter.stop_all()
         await asyncio.gather(*(self._stop(c) for c in self.main if c.running))
         for container in reversed(self.init):
             if container.running:
                 await self._stop(container)
+
+    async def _stop(self, container: Container) -> None:
+        await self._stopper.stop(self.pod, container, self.address, self._deadline)
+
+    async def _terminate(self) -> None:
+        await self._end_all()
         await self._node.sweeper.sweep(str(self._directory.path))
         if not self._gone:
             with contextlib.suppress(ApiError):
@@ -303,22 +307,6 @@ class PodWorker:
             if not error.conflict:  # another pod has the name by now
                 raise
 
-    async def _stop(self, container: Container) -> None:
-        self._node.tell(self.pod, "Killing", f"Stopping container {container.name}")
-        hook = (container.spec.get("lifecycle") or {}).get("preStop")
-        left = self._deadline() - self._node.clock.monotonic()
-        if hook and left > 0:
-            launch = container.launch or await self._relaunch(container)
-            problem = await run_prestop(container, hook, launch, self._node.spawner, self.address, left)
-            if problem:
-                self._node.warn(self.pod, "FailedPreStopHook", problem)
-        container.signal(signal.SIGTERM)
-        while container.running:
-            left = self._deadline() - self._node.clock.monotonic()
-            if left <= 0:
-                container.signal(signal.SIGKILL)
-            await container.ended_within(min(0.5, left) if left > 0 else 0.5)
-
     async def _relaunch(self, container: Container) -> Launch | None:
         """An adopted container's launch is not on disk (it holds secrets): build it again for its hook."""
         with contextlib.suppress(ApiError, ConfigProblem, ImageProblem):
@@ -329,7 +317,7 @@ class PodWorker:
     # -- telling -----------------------------------------------------------------------------------------------------
 
     async def _publish(self, *, stopping: bool = False) -> None:
-        if not stopping and phase_of(self.pod, self.init, self.main) in ("Succeeded", "Failed"):
+        if not stopping and (self._verdict or self._phase() in _TERMINAL):
             for container in (*self.init, *self.main):
                 container.waiting = None
         wanted = build_status(
@@ -342,13 +330,13 @@ class PodWorker:
             started_at=self._started_at,
             problem=self._problem,
             stopping=stopping,
+            verdict=self._verdict,
         )
-        current = status_of(self.pod)
-        changed = {key: value for key, value in wanted.items() if current.get(key) != value}
+        changed = status_patch(wanted, status_of(self.pod))
         if not changed:
             return
         patch = {"metadata": {"uid": self.uid}, "status": changed}
         answer = await self._node.client.patch(
-            "v1", "Pod", name_of(self.pod), namespace_of(self.pod), patch, subresource="status"
+            "v1", "Pod", name_of(self.pod), namespace_of(self.pod), patch, type="strategic", subresource="status"
         )
         self._node.cluster.pods.observe(answer)

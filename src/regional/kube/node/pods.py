@@ -8,9 +8,10 @@ import logging
 
 from regional.core.spawn import read_state
 from regional.kube.node.context import NodeContext
+from regional.kube.node.hosts import published
 from regional.kube.node.layout import PodDirectory
 from regional.kube.node.pod import PodWorker
-from regional.kube.objects import Obj, key_of, namespace_of, spec_of, status_of, uid_of
+from regional.kube.objects import Obj, key_of, namespace_of, spec_of, uid_of
 
 log = logging.getLogger(__name__)
 _ORPHAN_GRACE = 2.0
@@ -64,7 +65,7 @@ class Pods:
         return bool(spec_of(pod).get("nodeName") == self._node.settings.node_name)
 
     def _pod_changed(self, kind: str, pod: Obj, old: Obj | None) -> None:
-        if self._has_headless() and (old is None or status_of(old).get("podIP") != status_of(pod).get("podIP")):
+        if self._has_headless() and (old is None or kind == "DELETED" or published(old) != published(pod)):
             self._names_changed()
         if not self._is_mine(pod):
             return

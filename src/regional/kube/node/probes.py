@@ -16,6 +16,8 @@ from typing import Literal
 import msgspec
 
 from regional.core.clock import Clock
+from regional.kube.node.grpc_health import HealthProblem, check_health
+from regional.kube.node.quantities import go_duration
 from regional.kube.objects import Obj
 
 Kind = Literal["Startup", "Liveness", "Readiness"]
@@ -26,6 +28,11 @@ _FIRST_LOOK, _GROWTH, _EAGER_SECONDS = 0.02, 1.25, 60.0
 class Outcome(msgspec.Struct, frozen=True):
     ok: bool
     message: str = ""
+    code: int = 0  # of HTTP
+
+    @property
+    def answered(self) -> bool:
+        return self.ok or self.code > 0
 
 
 class Probe(msgspec.Struct):
@@ -43,22 +50,18 @@ class Probe(msgspec.Struct):
     def timeout(self) -> float:
         return float(self.spec.get("timeoutSeconds") or 1)
 
-    @property
-    def supported(self) -> bool:
-        return any(key in self.spec for key in ("httpGet", "tcpSocket", "exec"))
-
     async def look(self) -> Outcome:
+        """What it finds, in kubelet's words."""
         try:
-            async with asyncio.timeout(self.timeout):
-                if "httpGet" in self.spec:
-                    return await self._http(self.spec["httpGet"])
-                if "tcpSocket" in self.spec:
-                    return await self._tcp(self.spec["tcpSocket"])
-                code, output = await self.run(list(self.spec["exec"].get("command") or []), self.timeout)
-                return Outcome(code == 0, output if code else "")
-        except TimeoutError:
-            return Outcome(False, f"no answer within {self.timeout:g} s")
-        except (OSError, ValueError) as error:
+            if "httpGet" in self.spec:
+                return await self._http(self.spec["httpGet"])
+            if "tcpSocket" in self.spec:
+                return await self._tcp(self.spec["tcpSocket"])
+            if "grpc" in self.spec:
+                return await self._grpc(self.spec["grpc"])
+            code, output = await self.run(list(self.spec["exec"].get("command") or []), self.timeout)
+            return Outcome(code == 0, output if code else "")
+        except ValueError as error:
             return Outcome(False, str(error))
 
     async def _http(self, target: Obj) -> Outcome:
@@ -66,28 +69,45 @@ class Probe(msgspec.Struct):
         if str(target.get("scheme") or "HTTP").upper() == "HTTPS":
             tls = _any_certificate()
         host, port = target.get("host") or self.host, self.port(target["port"])
-        path = target.get("path") or "/"
-        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.35", "Connection": "close"}
-        for header in target.get("httpHeaders") or []:
-            headers[header["name"]] = header["value"]
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+        path = "/" + str(target.get("path") or "").removeprefix("/")
+        url = f"{'https' if tls else 'http'}://{host}:{port}{path}"
         try:
-            writer.write(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
-            line = await reader.readline()
-            code = int(line.split(maxsplit=2)[1]) if line.startswith(b"HTTP/") else 0
-            if 200 <= code < 400:
-                return Outcome(True)
-            rest = b"\r\n" + await reader.read(4096)
-            body = rest.partition(b"\r\n\r\n")[2].decode(errors="replace").strip()
-            return Outcome(False, f"HTTP probe failed with statuscode: {code}" + (f": {body[:300]}" if body else ""))
-        finally:
-            writer.close()
+            async with asyncio.timeout(self.timeout):
+                code = await _status_code(host, port, tls, path, target.get("httpHeaders") or [])
+        except TimeoutError:
+            late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+            return Outcome(False, f'Get "{url}": {late}')
+        except (OSError, ValueError, IndexError) as error:
+            return Outcome(False, f'Get "{url}": {_failed_dial(host, port, error)}')
+        # The body is not repeated: it may hold what is nobody's business.
+        ok = 200 <= code < 400
+        return Outcome(ok, "" if ok else f"HTTP probe failed with statuscode: {code}", code)
 
     async def _tcp(self, target: Obj) -> Outcome:
-        _, writer = await asyncio.open_connection(target.get("host") or self.host, self.port(target["port"]))
+        host, port = target.get("host") or self.host, self.port(target["port"])
+        try:
+            async with asyncio.timeout(self.timeout):
+                _, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            return Outcome(False, f"dial tcp {host}:{port}: i/o timeout")
+        except OSError as error:
+            return Outcome(False, _failed_dial(host, port, error))
         writer.close()
         return Outcome(True)
+
+    async def _grpc(self, target: Obj) -> Outcome:
+        address, limit = f"{self.host}:{int(target['port'])}", go_duration(self.timeout)
+        try:
+            async with asyncio.timeout(self.timeout):
+                said = await check_health(self.host, int(target["port"]), str(target.get("service") or ""))
+        except TimeoutError:
+            return Outcome(False, f"timeout: health rpc did not complete within {limit}")
+        except HealthProblem as problem:
+            return Outcome(False, f"error: health rpc probe failed: {problem}")
+        except OSError:
+            text = f'timeout: failed to connect service "{address}" within {limit}: context deadline exceeded'
+            return Outcome(False, text)
+        return Outcome(said == "SERVING", "" if said == "SERVING" else f'service unhealthy (responded with "{said}")')
 
     def port(self, wanted: int | str) -> int:
         if isinstance(wanted, int) or wanted.isdigit():
@@ -105,10 +125,38 @@ def probe_of(kind: Kind, container: Obj, host: str, run: Exec) -> Probe | None:
     return Probe(kind, spec, host, ports, run)
 
 
+async def _status_code(host: str, port: int, tls: ssl.SSLContext | None, path: str, headers: list[Obj]) -> int:
+    """0 if what answers does not speak HTTP."""
+    named = {header["name"].lower() for header in headers}
+    usual = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.35", "Accept": "*/*"}
+    lines = [f"{name}: {value}" for name, value in usual.items() if name.lower() not in named]
+    lines += [f"{header['name']}: {header['value']}" for header in headers]
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+    try:
+        writer.write("\r\n".join([f"GET {path} HTTP/1.1", *lines, "Connection: close", "", ""]).encode())
+        line = await reader.readline()
+        return int(line.split(maxsplit=2)[1]) if line.startswith(b"HTTP/") else 0
+    finally:
+        writer.close()
+
+
+def _failed_dial(host: str, port: int, error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return f"dial tcp {host}:{port}: connect: connection refused"
+    return str(error) or "EOF"
+
+
 async def keep_looking(
-    probe: Probe, clock: Clock, verdict: Callable[[bool, str], None], *, passed: bool = False
+    probe: Probe,
+    clock: Clock,
+    verdict: Callable[[bool], None],
+    complain: Callable[[str], None],
+    *,
+    passed: bool = False,
 ) -> None:
-    """Tell `verdict` about changes only, after the probe's thresholds; a startup probe ends with its first success.
+    """Tell `verdict` about changes only, after the probe's thresholds, and `complain` about each failure that counts.
+
+    A startup probe ends with its first success.
 
     `passed` says that the container is known to pass already (it was adopted), so there is no hurry.
     """
@@ -127,16 +175,17 @@ async def keep_looking(
             successes, failures = successes + 1, 0
             if successes >= success_needed and state is not True:
                 state = True
-                verdict(True, "")
+                verdict(True)
             if state and probe.kind == "Startup":
                 return
         else:
             successes = 0
             if not eager or now >= count_at:
                 failures, count_at = failures + 1, now + probe.period
+                complain(outcome.message)
                 if failures >= failure_needed and (state is not False or probe.kind != "Readiness"):
                     state = False
-                    verdict(False, outcome.message)
+                    verdict(False)
         if state is None and now < eager_until:
             pause = min(pause * _GROWTH, probe.period)
             await clock.sleep(min(pause, max(_FIRST_LOOK, count_at - now)))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from regional.kube.node.containers import Container
-from regional.kube.node.context import NodeContext
+from regional.kube.node.context import NodeContext, container_field
+from regional.kube.node.environment import expand
 from regional.kube.node.hooks import run_beside
 from regional.kube.node.probes import Kind, Probe, keep_looking, probe_of
 from regional.kube.objects import Obj, spec_of, status_of
 
+End = Callable[[Container, str, float | None], Coroutine[Any, Any, None]]
+
 
 class Prober:
-    def __init__(self, node: NodeContext, on_change: Callable[[], None]) -> None:
+    def __init__(self, node: NodeContext, on_change: Callable[[], None], end: End) -> None:
+        """`end` stops a container in order, with its hook and its grace (or this many seconds)."""
         self._node = node
         self._on_change = on_change
+        self._end = end
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._kills: dict[str, asyncio.Task[None]] = {}
 
@@ -43,60 +48,57 @@ class Prober:
         self._tasks.clear()
         self._kills.clear()
 
-    def kill(self, pod: Obj, container: Container, why: str) -> None:
-        """End a container that shall be started anew, with its grace."""
+    def kill(self, container: Container, why: str, grace: float | None = None) -> None:
+        """End a container that is not to go on; what becomes of it then, the pod's worker decides."""
         if container.name in self._kills or not container.running:
             return
-        self._node.tell(pod, "Killing", f"{why}, will be restarted")
-        task = asyncio.create_task(self._kill(pod, container))
+        task = asyncio.create_task(self._end(container, why, grace), name=f"end {container.name}")
         self._kills[container.name] = task
         task.add_done_callback(lambda _: self._kills.pop(container.name, None))
 
-    async def _kill(self, pod: Obj, container: Container) -> None:
-        grace = spec_of(pod).get("terminationGracePeriodSeconds", 30)
-        container.signal(signal.SIGTERM)
-        if not await container.ended_within(float(grace)):
-            container.signal(signal.SIGKILL)
-            await container.ended_within(5.0)
-
     async def _run(self, pod: Obj, container: Container, address: str) -> None:
-        startup = self._probe("Startup", pod, container, address)
+        startup = self._probe("Startup", container, address)
         if startup is not None and not container.started:
-            await keep_looking(startup, self._node.clock, self._verdict("Startup", pod, container))
+            verdict, complain = self._verdict("Startup", pod, container), self._complaint("Startup", pod, container)
+            await keep_looking(startup, self._node.clock, verdict, complain)
         container.started = True
         probes = []
         for kind in ("Readiness", "Liveness"):
-            probe = self._probe(kind, pod, container, address)
+            probe = self._probe(kind, container, address)
             if probe is not None:
                 passed = container.ready if kind == "Readiness" else False
-                probes.append(keep_looking(probe, self._node.clock, self._verdict(kind, pod, container), passed=passed))
+                verdict, complain = self._verdict(kind, pod, container), self._complaint(kind, pod, container)
+                probes.append(keep_looking(probe, self._node.clock, verdict, complain, passed=passed))
             elif kind == "Readiness":
                 container.ready = True
         self._on_change()
         await asyncio.gather(*probes)
 
-    def _probe(self, kind: Kind, pod: Obj, container: Container, address: str) -> Probe | None:
+    def _probe(self, kind: Kind, container: Container, address: str) -> Probe | None:
         async def run(argv: list[str], seconds: float) -> tuple[int, str]:
             if container.launch is None:
                 return -1, "the container's environment is not known yet"
-            return await run_beside(container, container.launch, self._node.spawner, argv, seconds)
+            command = [expand(word, container.launch.env) for word in argv]
+            return await run_beside(container, container.launch, self._node.spawner, command, seconds)
 
-        probe = probe_of(kind, container.spec, address, run)
-        if probe is not None and not probe.supported:
-            self._node.warn(
-                pod, "ProbeWarning", f"{kind} probe of {container.name} is skipped: only http, tcp and exec"
-            )
-            return None
-        return probe
+        return probe_of(kind, container.spec, address, run)
 
-    def _verdict(self, kind: Kind, pod: Obj, container: Container) -> Callable[[bool, str], None]:
-        def verdict(ok: bool, message: str) -> None:
-            if not ok:
-                self._node.warn(pod, "Unhealthy", f"{kind} probe failed: {message}")
+    def _verdict(self, kind: Kind, pod: Obj, container: Container) -> Callable[[bool], None]:
+        """What follows once the probe's thresholds are passed."""
+        probe = container.spec.get(f"{kind.lower()}Probe") or {}
+        what = f"{'Init container' if container.init else 'Container'} {container.name} failed {kind.lower()} probe"
+        if container.sidecar or spec_of(pod).get("restartPolicy") != "Never":
+            what += ", will be restarted"
+
+        def verdict(ok: bool) -> None:
             if kind == "Readiness":
                 container.ready = ok
             elif not ok:
-                self.kill(pod, container, f"Container {container.name} failed {kind.lower()} probe")
+                self.kill(container, what, probe.get("terminationGracePeriodSeconds"))
             self._on_change()
 
         return verdict
+
+    def _complaint(self, kind: Kind, pod: Obj, container: Container) -> Callable[[str], None]:
+        field = container_field(container)
+        return lambda message: self._node.warn(pod, "Unhealthy", f"{kind} probe failed: {message}", field)

@@ -40,6 +40,15 @@ def divide_up(value: Decimal, divisor: Decimal) -> int:
     return math.ceil(value / divisor)
 
 
+def go_duration(seconds: float) -> str:
+    """As Go prints it: 10s, 1m20s, 5m0s."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    text = f"{hours}h" if hours else ""
+    text += f"{minutes}m" if hours or minutes else ""
+    return f"{text}{rest:g}s"
+
+
 def machine_capacity() -> dict[str, str]:
     memory = 0
     for line in Path("/proc/meminfo").read_text().splitlines():

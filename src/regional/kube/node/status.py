@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+
 from regional.kube.node.containers import Container, Waiting
 from regional.kube.node.layout import Termination
 from regional.kube.objects import Obj, copied, generation_of, set_condition, spec_of, status_of
 
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A phase that does not follow from the containers: a deadline has passed, somebody has evicted the pod."""
+
+    phase: str
+    reason: str = ""
+    message: str = ""
 
 
 def restarts(policy: str, container: Container) -> bool:
@@ -59,9 +69,10 @@ def build_status(
     started_at: str,
     problem: Waiting | None = None,
     stopping: bool = False,
+    verdict: Verdict | None = None,
 ) -> Obj:
     """`problem` is why no container could be started at all (a volume, an address)."""
-    phase = phase_of(pod, init, main, stopping=stopping)
+    phase = verdict.phase if verdict else phase_of(pod, init, main, stopping=stopping)
     over = phase in ("Succeeded", "Failed")
     ready = phase == "Running" and not stopping and all(c.ready for c in (*main, *(c for c in init if c.sidecar)))
     done_init = initialized(init) or any(c.record is not None for c in main)
@@ -70,30 +81,33 @@ def build_status(
         "status": {"conditions": [copied(c) for c in status_of(pod).get("conditions") or []]},
     }
     generation = generation_of(pod) or None
-    unready = _unready_message(main) if not over else ""
+    unready = _unready_message(init, main) if not over else ""
 
     def condition(kind: str, value: bool, reason: str = "", message: str = "") -> None:
-        set_condition(
-            built, kind, value, "" if value else reason, "" if value else message, now=now, generation=generation
-        )
+        set_condition(built, kind, value, reason, "" if value else message, now=now, generation=generation)
 
-    condition("PodScheduled", True)
-    condition("Initialized", done_init or phase == "Succeeded", "ContainersNotInitialized", _incomplete_message(init))
-    why_not = "PodCompleted" if over else "ContainersNotReady"
-    condition("ContainersReady", ready, why_not, unready)
-    gates = [gate["conditionType"] for gate in spec_of(pod).get("readinessGates") or []]
-    open_gates = [
-        g for g in gates if not any(c["type"] == g and c["status"] == "True" for c in built["status"]["conditions"])
-    ]
-    if ready and open_gates:
-        condition("Ready", False, "ReadinessGatesNotReady", f"waiting for {', '.join(open_gates)}")
+    begun = any(c.record is not None for c in (*init, *main))  # what runs goes on, whatever a refresh of files says
+    condition("PodReadyToStartContainers", bool(pod_address) and (begun or not problem) and not (over or stopping))
+    if phase == "Succeeded":
+        condition("Initialized", True, "PodCompleted")
+    elif done_init:
+        condition("Initialized", True)
     else:
-        condition("Ready", ready, why_not, unready)
+        condition("Initialized", False, "ContainersNotInitialized", _incomplete_message(init))
+    why_not = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
+    shut = _shut_gates(pod, built) if ready else ""
+    if shut:
+        condition("Ready", False, "ReadinessGatesNotReady", shut)
+    else:
+        condition("Ready", ready, "" if ready else why_not, unready)
+    condition("ContainersReady", ready, "" if ready else why_not, unready)
+    condition("PodScheduled", True)
     for entry in built["status"]["conditions"]:
         # Kubernetes leaves these two out when they say nothing.
         for field in ("reason", "message"):
             if entry.get("type") in _OURS and not entry.get(field):
                 entry.pop(field, None)
+    first = "PodInitializing" if init else "ContainerCreating"
     status: Obj = {
         "phase": phase,
         "conditions": built["status"]["conditions"],
@@ -101,10 +115,13 @@ def build_status(
         "hostIPs": [{"ip": host_address}],
         "startTime": started_at,
         "qosClass": status_of(pod).get("qosClass") or "BestEffort",
-        "containerStatuses": [container_status(c, problem, stopping) for c in main],
+        "containerStatuses": [container_status(c, problem, stopping, first) for c in main],
     }
+    if verdict is not None:
+        said = {"reason": verdict.reason, "message": verdict.message}
+        status |= {key: text for key, text in said.items() if text}
     if init:
-        status["initContainerStatuses"] = [container_status(c, problem, stopping) for c in init]
+        status["initContainerStatuses"] = [container_status(c, problem, stopping, "PodInitializing") for c in init]
     if pod_address:
         status |= {"podIP": pod_address, "podIPs": [{"ip": pod_address}]}
     if generation:
@@ -112,7 +129,21 @@ def build_status(
     return status
 
 
-def container_status(container: Container, problem: Waiting | None, stopping: bool) -> Obj:
+def status_patch(wanted: Obj, current: Obj) -> Obj:
+    """A strategic merge patch: conditions that others keep (readiness gates) are left alone, whoever writes first."""
+    changed = {key: value for key, value in wanted.items() if current.get(key) != value}
+    if "conditions" in changed:
+        known = current.get("conditions") or []
+        ours = [c for c in wanted["conditions"] if c["type"] in _OURS and c not in known]
+        # Merged field by field: what a condition no longer says must be taken away by name.
+        changed["conditions"] = [{"reason": None, "message": None} | c for c in ours]
+        if not ours:
+            del changed["conditions"]
+    return changed
+
+
+def container_status(container: Container, problem: Waiting | None, stopping: bool, first: str) -> Obj:
+    """`first` is what a container waits for that nobody has tried to start yet."""
     record = container.record
     state: Obj
     last: Termination | None = record.last if record else None
@@ -124,9 +155,7 @@ def container_status(container: Container, problem: Waiting | None, stopping: bo
     elif container.ended is not None:
         state = {"terminated": _terminated(container.ended)}
     else:
-        state = {
-            "waiting": _waiting(problem or Waiting("PodInitializing" if not container.init else "ContainerCreating"))
-        }
+        state = {"waiting": _waiting(Waiting(first, problem.message if problem else ""))}
     done = container.init and not container.sidecar and _succeeded(container)
     status: Obj = {
         "name": container.name,
@@ -159,8 +188,21 @@ def _terminated(ended: Termination) -> Obj:
     return {key: value for key, value in told.items() if value or key == "exitCode"}
 
 
-def _unready_message(main: Sequence[Container]) -> str:
-    names = [c.name for c in main if not c.ready]
+def _shut_gates(pod: Obj, built: Obj) -> str:
+    """What the pod's readiness gates wait for, in kubelet's words."""
+    said = {c["type"]: c["status"] for c in built["status"]["conditions"]}
+    texts = []
+    for gate in spec_of(pod).get("readinessGates") or []:
+        kind = gate["conditionType"]
+        if kind not in said:
+            texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif said[kind] != "True":
+            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {said[kind]}')
+    return ", ".join(texts)
+
+
+def _unready_message(init: Sequence[Container], main: Sequence[Container]) -> str:
+    names = [c.name for c in (*(c for c in init if c.sidecar), *main) if not c.ready]
     return f"containers with unready status: [{' '.join(names)}]" if names else ""
 
 

@@ -26,6 +26,7 @@ from regional.kube.schema.managers import (
     recordable,
     write_managers,
 )
+from regional.kube.schema.strict import type_error
 from regional.kube.schema.typed import address_text, clone, compare, merge, owned_fields, remove_fields
 from regional.kube.schema.typed_check import TypeMismatch, check
 from regional.kube.schema.types import Schema
@@ -76,7 +77,8 @@ def server_side_apply(
     if live is not None and result == bare and _same_managers(left, read_managers(live, served)):
         return clone(live)  # type: ignore[no-any-return]
     mine = left.get(entry.identity)
-    if mine is not None:
+    if mine is not None and result != bare:
+        # Who changes nothing but the list of owners is not dated: the real server's way, and the order follows from it.
         left[entry.identity] = mine.holding(mine.fields, now)
     write_managers(result, left)
     return result
@@ -180,7 +182,8 @@ def _apply(
         raise _Conflicts(conflicts)
     if entry.fields:
         same = last is not None and last.fields == entry.fields and last.api_version == entry.api_version
-        left[entry.identity] = last if same and last is not None else entry
+        dated = entry.holding(entry.fields, last.time if last is not None else "")
+        left[entry.identity] = last if same and last is not None else dated
     return result, left
 
 
@@ -200,12 +203,31 @@ def _check_applied(applied: Obj, schema: Schema, api_version: str) -> None:
     try:
         check(applied, schema.root)
     except TypeMismatch as mismatch:
-        metadata = metadata if isinstance(metadata, dict) else {}
-        group, _, version = api_version.rpartition("/")
-        name = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
-        what = f"{name}; {group}/{version}, Kind={applied.get('kind')}"
+        what = f"{_name(applied)}; {_type(applied, api_version)}"
         # The real server answers 500 here; the fault is the client's, so we say so.
         raise Refusal(422, "Invalid", f"failed to create typed patch object ({what}): {mismatch}") from None
+
+
+def check_readable(applied: Obj, schema: Schema, api_version: str) -> None:
+    """Refuse what fits a built-in kind's schema and yet no client could read: a fraction for an integer, bytes that are
+    no base64, a time or quantity that is none. One such object, stored, would keep typed clients from every list."""
+    problem = type_error(applied, schema)
+    if problem is None:
+        return
+    kind = _type(applied, api_version)
+    why = f"unable to convert unstructured object to {kind}: {problem}"
+    raise Refusal(422, "Invalid", f"failed to convert new object ({_name(applied)}; {kind}) to proper version: {why}")
+
+
+def _name(applied: Obj) -> str:
+    metadata = applied.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+
+
+def _type(applied: Obj, api_version: str) -> str:
+    group, _, version = api_version.rpartition("/")
+    return f"{group + '/' if group else '/'}{version}, Kind={applied.get('kind')}"
 
 
 def _restricted(applied: Obj, schema: Schema, subresource: str) -> Obj:

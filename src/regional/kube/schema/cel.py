@@ -15,7 +15,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from regional.kube.objects import Obj
-from regional.kube.schema.cel_functions import environment
+from regional.kube.schema.cel_functions import environment, environment_with_optional_old
+from regional.kube.schema.cel_text import adapted
 from regional.kube.schema.errors import FieldError
 from regional.kube.schema.openapi_validation import NOTHING, correlated_items, shown
 from regional.kube.schema.types import Schema
@@ -30,6 +31,13 @@ _RESERVED = {
 _ESCAPES = {".": "__dot__", "-": "__dash__", "/": "__slash__", "__": "__underscores__"}
 _UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|μs|ns)")
+_STOPPED = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to"
+_GO_WORDS = (
+    (re.compile(r"^divide by zero$"), "division by zero"),
+    (re.compile(r'^Key not found in map : "?(.*?)"?$'), r"no such key: \1"),
+    (re.compile(r"^no_such_field : (.*)$"), r"no such key: \1"),
+    (re.compile(r"^Index error: index=(-?\d+) size=\d+$"), r"index out of bounds: \1"),
+)
 _REASON_TEXT = {
     "FieldValueInvalid": "Invalid value",
     "FieldValueForbidden": "Forbidden",
@@ -45,35 +53,22 @@ def check_rules(obj: Obj, old: Obj | None, schema: Schema) -> list[FieldError]:
     if schema.rules is None:
         schema.rules = RuleNode(schema.structural)
     tree: RuleNode = schema.rules
-    return list(tree.check(obj, NOTHING if old is None else old, "")) if tree.busy else []
-
-
-def compile_problems(structural: Obj, path: str) -> list[FieldError]:
-    """The rules of a CRD's schema that are no valid CEL."""
+    if not tree.busy:
+        return []
     found: list[FieldError] = []
-    for index, rule in enumerate(structural.get("x-kubernetes-validations") or ()):
-        for key in ("rule", "messageExpression"):
-            text = rule.get(key)
-            problem = _compile_problem(text) if text else None
-            if problem is not None:
-                where = f"{path}.x-kubernetes-validations[{index}].{key}"
-                message = f"Invalid value: {shown(text)}: compilation failed: {problem}"
-                found.append(FieldError(where, "FieldValueInvalid", message))
-    for name, child in (structural.get("properties") or {}).items():
-        found.extend(compile_problems(child, f"{path}.properties[{name}]"))
-    for key in ("items", "additionalProperties"):
-        child = structural.get(key)
-        if isinstance(child, dict):
-            found.extend(compile_problems(child, f"{path}.{key}"))
+    try:
+        found.extend(tree.check(obj, NOTHING if old is None else old, ""))
+    except _TooCostly as last:
+        found.append(last.finding)
     return found
 
 
-def _compile_problem(text: str) -> str | None:
-    try:
-        environment().compile(text)
-    except RuntimeError as error:
-        return str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-    return None
+class _TooCostly(Exception):
+    """A rule was stopped because it ran too long; no further one is run."""
+
+    def __init__(self, finding: FieldError) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
 
 
 class Rule:
@@ -85,6 +80,7 @@ class Rule:
         "_program",
         "field_path",
         "message",
+        "name",
         "optional_old",
         "reason",
         "text",
@@ -94,6 +90,7 @@ class Rule:
     def __init__(self, declared: Obj) -> None:
         self.text: str = declared.get("rule") or ""
         self.message: str = (declared.get("message") or "").strip() or f"failed rule: {self.text.strip()}"
+        self.name: str = (declared.get("message") or "").strip() or self.text.strip()
         self.reason: str = declared.get("reason") or "FieldValueInvalid"
         self.field_path: str = declared.get("fieldPath") or ""
         self.optional_old = bool(declared.get("optionalOldSelf"))
@@ -105,29 +102,29 @@ class Rule:
     def run(self, value: Any, old: Any) -> FieldErrorText | None:
         """None if the rule holds."""
         data = {"self": value}
-        if old is not NOTHING:
-            data["oldSelf"] = old
         if self.optional_old:
             data["hasOldSelf"] = old is not NOTHING
             data["givenOldSelf"] = None if old is NOTHING else old
+        elif old is not NOTHING:
+            data["oldSelf"] = old
         try:
             if self._program is None:
                 self._program = self._compile(self.text)
             outcome = self._program.eval(data=data)
         except RuntimeError as error:
             if "budget" in str(error):
-                return FieldErrorText(f"call cost exceeds limit for rule: {self.text}")
+                return FieldErrorText(f"{_STOPPED} call cost exceeds limit for rule: {self.text}", final=True)
             return FieldErrorText(f"rule compile error: {error}")
+        except ValueError as error:  # the engine's own functions, at the end of their means
+            return FieldErrorText(f"{error} evaluating rule: {self.name}", failed=True)
         if outcome.type() == cel.Type.ERROR:
-            return FieldErrorText(f"{_engine_text(outcome)} evaluating rule: {self.message}")
+            return FieldErrorText(_engine_text(outcome, self.name), failed=True)
         if outcome.value() is True:
             return None
         return FieldErrorText(self._explain(data), self.reason)
 
     def _compile(self, text: str) -> Any:
-        if self.optional_old:
-            text = f"cel.bind(oldSelf, hasOldSelf ? optional.of(givenOldSelf) : optional.none(), {text}\n)"
-        return environment().compile(text)
+        return compiled(text, optional_old=self.optional_old)
 
     def _explain(self, data: Obj) -> str:
         if not self._message_text:
@@ -136,25 +133,46 @@ class Rule:
             if self._message_program is None:
                 self._message_program = self._compile(self._message_text)
             outcome = self._message_program.eval(data=data)
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             return self.message
         text = outcome.value() if outcome.type() == cel.Type.STRING else ""
         return text if isinstance(text, str) and text.strip() and "\n" not in text else self.message
 
 
+def compiled(text: str, *, optional_old: bool = False) -> Any:
+    """The expression as a program; RuntimeError with the engine's words if it is none."""
+    text = adapted(text)
+    if not optional_old:
+        return environment().compile(text)
+    text = f"cel.bind(oldSelf, hasOldSelf ? optional.of(givenOldSelf) : optional.none(), {text}\n)"
+    return environment_with_optional_old().compile(text)
+
+
 class FieldErrorText:
-    """Why a rule did not hold: the words, and the reason it declares."""
+    """Why a rule did not hold: the words, and the reason it declares. `failed`: it could not be run to its end."""
 
-    __slots__ = ("reason", "text")
+    __slots__ = ("failed", "final", "reason", "text")
 
-    def __init__(self, text: str, reason: str = "FieldValueInvalid") -> None:
+    def __init__(
+        self, text: str, reason: str = "FieldValueInvalid", *, final: bool = False, failed: bool = False
+    ) -> None:
         self.text = text
         self.reason = reason
+        self.final = final
+        self.failed = failed
 
 
-def _engine_text(outcome: Any) -> str:
-    text = str(outcome.value())
-    return re.sub(r"^[A-Z_]+: ", "", text)
+def _engine_text(outcome: Any, rule: str) -> str:
+    """The engine's words for a rule that could not be run, as Go's engine has them."""
+    text = re.sub(r"^[A-Z_]+: ", "", str(outcome.value()))
+    if "No matching overloads" in text or text.startswith("Applying SELECT") or text == "no such overload":
+        return (
+            "'no such overload': call arguments did not match a supported operator, function or macro signature "
+            f"for rule: {rule}"
+        )
+    for pattern, words in _GO_WORDS:
+        text = pattern.sub(words, text)
+    return f"{text} evaluating rule: {rule}"
 
 
 class RuleNode:
@@ -205,6 +223,13 @@ class RuleNode:
                 current = value if self._plain else to_cel(value, self._schema)
                 before = old if self._plain or old is NOTHING else to_cel(old, self._schema)
             problem = rule.run(current, before)
+            if problem is not None and (problem.final or problem.failed):
+                text = f'Invalid value: "{self._schema.get("type") or ""}": {problem.text}'
+                finding = FieldError(path or "<nil>", problem.reason, text)
+                if problem.final:
+                    raise _TooCostly(finding)
+                yield finding
+                continue
             if problem is not None:
                 yield _finding(problem, value, (path + rule.field_path).removeprefix("."))
 

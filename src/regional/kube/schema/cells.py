@@ -248,7 +248,7 @@ def _binding(obj: Obj, now: datetime) -> list[Any]:
     for subject in obj.get("subjects") or ():
         name = str(subject.get("name"))
         if subject.get("kind") == "ServiceAccount":
-            name = f"{subject.get('namespace')}/{name}"
+            name = f"{subject.get('namespace') or ''}/{name}"
         by_kind.setdefault(str(subject.get("kind")), []).append(name)
     listed = [", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount")]
     return [name_of(obj), f"{reference.get('kind')}/{reference.get('name')}", age_of(obj, now), *listed]
@@ -284,6 +284,36 @@ def _api_service(obj: Obj, now: datetime) -> list[Any]:
     if state not in ("True", "Unknown"):
         state = f"{state} ({available.get('reason')})"
     return [name_of(obj), shown, state, age_of(obj, now)]
+
+
+def _policy(obj: Obj, now: datetime) -> list[Any]:
+    kind = spec_of(obj).get("paramKind") or {}
+    shown = f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET
+    return [name_of(obj), len(spec_of(obj).get("validations") or ()), shown, age_of(obj, now)]
+
+
+def _policy_binding(obj: Obj, now: datetime) -> list[Any]:
+    reference = spec_of(obj).get("paramRef") or {}
+    shown = UNSET
+    if reference:
+        place = f"{reference['namespace']}/" if reference.get("namespace") else ""
+        shown = place + str(reference.get("name") or "*")
+    return [name_of(obj), spec_of(obj).get("policyName") or "", shown, age_of(obj, now)]
+
+
+def _storage_driver(obj: Obj, now: datetime) -> list[Any]:
+    spec = spec_of(obj)
+    audiences = [each.get("audience") or "" for each in spec.get("tokenRequests") or ()]
+    return [
+        name_of(obj),
+        spec.get("attachRequired", True),
+        spec.get("podInfoOnMount", False),
+        spec.get("storageCapacity", False),
+        ",".join(audiences) if audiences else UNSET,
+        spec.get("requiresRepublish", False),
+        ",".join(spec.get("volumeLifecycleModes") or ("Persistent",)),
+        age_of(obj, now),
+    ]
 
 
 def _webhooks(obj: Obj, now: datetime) -> list[Any]:
@@ -324,6 +354,9 @@ BUILTIN_CELLS: dict[tuple[str, str], Callable[[Obj, datetime], list[Any]]] = {
     ("storage.k8s.io", "StorageClass"): _storage_class,
     ("certificates.k8s.io", "CertificateSigningRequest"): _signing_request,
     ("apiregistration.k8s.io", "APIService"): _api_service,
+    ("storage.k8s.io", "CSIDriver"): _storage_driver,
+    (ADMISSION, "ValidatingAdmissionPolicy"): _policy,
+    (ADMISSION, "ValidatingAdmissionPolicyBinding"): _policy_binding,
     (ADMISSION, "MutatingWebhookConfiguration"): _webhooks,
     (ADMISSION, "ValidatingWebhookConfiguration"): _webhooks,
 }

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from regional.kube.objects import Obj
-from regional.kube.schema.cel import compile_problems
+from regional.kube.schema.cel_budget import rule_problems
+from regional.kube.schema.cel_functions import is_pattern
 from regional.kube.schema.errors import FieldError
-from regional.kube.schema.findings import forbidden, invalid, one_of, required
+from regional.kube.schema.findings import GoStruct, forbidden, invalid, one_of, required
 from regional.kube.schema.names import dns_1035_label, dns_label, dns_subdomain
+from regional.kube.schema.openapi_validation import NOTHING, SchemaValidator
 
 _VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -19,20 +21,26 @@ _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 def validate_crd(crd: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = crd.get("spec") or {}
     names = spec.get("names") or {}
-    yield from _names(spec, names)
     wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
     if (crd.get("metadata") or {}).get("name") != wanted:
         yield invalid(
             "metadata.name", (crd.get("metadata") or {}).get("name"), 'must be spec.names.plural+"."+spec.group'
         )
+    yield from _place(spec)
     if spec.get("preserveUnknownFields"):
         yield invalid("spec.preserveUnknownFields", True, "must be false in order to use defaults in the schema")
-    yield from _versions(spec)
+    # What was accepted once, perhaps under other limits, stays acceptable.
+    before = ((old or {}).get("spec") or {}).get("versions") or ()
+    accepted = [(version.get("schema") or {}).get("openAPIV3Schema") for version in before]
+    yield from _versions(spec, accepted)
+    yield from _names(spec, names)
+    if not any(version.get("storage") for version in spec.get("versions") or ()):
+        yield invalid("status.storedVersions", None, "must have at least one stored version")
     if old is not None:
         yield from _update(spec, old.get("spec") or {})
 
 
-def _names(spec: Obj, names: Obj) -> Iterator[FieldError]:
+def _place(spec: Obj) -> Iterator[FieldError]:
     group = spec.get("group")
     if not group:
         yield required("spec.group")
@@ -45,6 +53,9 @@ def _names(spec: Obj, names: Obj) -> Iterator[FieldError]:
         yield required("spec.scope")
     else:
         yield from one_of("spec.scope", spec["scope"], ("Cluster", "Namespaced"))
+
+
+def _names(spec: Obj, names: Obj) -> Iterator[FieldError]:
     for field in ("plural", "singular", "kind", "listKind"):
         value = names.get(field)
         if not value:
@@ -59,14 +70,15 @@ def _names(spec: Obj, names: Obj) -> Iterator[FieldError]:
         yield invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same")
 
 
-def _versions(spec: Obj) -> Iterator[FieldError]:
+def _versions(spec: Obj, accepted: list[Any]) -> Iterator[FieldError]:
     versions = spec.get("versions") or []
-    if not versions:
-        yield required("spec.versions", "must have exactly one version marked as storage version")
-        return
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    # Inside the server a schema that all versions share is the CRD's own, and that is where errors are told.
+    shared = all(schema == schemas[0] for schema in schemas)
     stored = sum(bool(version.get("storage")) for version in versions)
     if stored != 1:
-        yield invalid("spec.versions", versions, "must have exactly one version marked as storage version")
+        printed = [_go_version(version, shared) for version in versions] or None
+        yield invalid("spec.versions", printed, "must have exactly one version marked as storage version")
     seen: set[str] = set()
     for index, version in enumerate(versions):
         where = f"spec.versions[{index}]"
@@ -76,13 +88,14 @@ def _versions(spec: Obj) -> Iterator[FieldError]:
         if name in seen:
             yield invalid("spec.versions", name, "must contain unique version names")
         seen.add(name)
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        schema = schemas[index]
         if schema is None:
-            yield required(f"{where}.schema.openAPIV3Schema", "schemas are required")
-        else:
-            field = f"{where}.schema.openAPIV3Schema"
+            yield required(f"{where}.schema.openAPIV3Schema")
+        elif not shared or index == 0:
+            field = "spec.validation.openAPIV3Schema" if shared else f"{where}.schema.openAPIV3Schema"
             yield from _structural(schema, field, root=True)
-            yield from compile_problems(schema, field)
+            if schema not in accepted:
+                yield from rule_problems(schema, field)
         for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
             for key in ("jsonPath", "name", "type"):
                 if not column.get(key):
@@ -90,6 +103,16 @@ def _versions(spec: Obj) -> Iterator[FieldError]:
     for name in spec.get("shortNames") or ():
         for text in dns_label(name):
             yield invalid("spec.names.shortNames", name, text)
+
+
+_VERSION_FIELDS = ("deprecationWarning", "schema", "subresources", "additionalPrinterColumns", "selectableFields")
+
+
+def _go_version(version: Obj, shared: bool) -> Obj:
+    """A version as the internal Go struct prints."""
+    flags = {name.title(): version.get(name) or False for name in ("served", "storage", "deprecated")}
+    rest = {name[0].upper() + name[1:]: version.get(name) for name in _VERSION_FIELDS}
+    return GoStruct({"Name": version.get("name") or ""} | flags | rest | ({"Schema": None} if shared else {}))
 
 
 def _structural(schema: Any, field: str, *, root: bool = False) -> Iterator[FieldError]:
@@ -105,13 +128,18 @@ def _structural(schema: Any, field: str, *, root: bool = False) -> Iterator[Fiel
     elif kind:
         yield from one_of(f"{field}.type", kind, _TYPES)
     if schema.get("properties") and schema.get("additionalProperties"):
-        yield forbidden(f"{field}.additionalProperties", "additionalProperties and properties are mutually exclusive")
+        yield forbidden(f"{field}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     if kind == "array" and not isinstance(schema.get("items"), dict):
         yield required(f"{field}.items", "must be specified")
     if schema.get("uniqueItems"):
         yield forbidden(
             f"{field}.uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         )
+    if "pattern" in schema and (why := _pattern_problem(schema["pattern"])):
+        yield invalid(f"{field}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {why}")
+    if "default" in schema and kind in _TYPES:
+        for error in SchemaValidator().validate(schema["default"], NOTHING, schema, f"{field}.default"):
+            yield FieldError(f"{field}.default", error.reason, error.message.replace(f"{field}.default", "", 1))
     yield from _list_type(schema, field)
     for name, child in (schema.get("properties") or {}).items():
         if root and name == "metadata":
@@ -121,11 +149,23 @@ def _structural(schema: Any, field: str, *, root: bool = False) -> Iterator[Fiel
     yield from _structural(schema.get("additionalProperties"), f"{field}.additionalProperties")
 
 
+def _pattern_problem(pattern: str) -> str:
+    """In the words of Go's parser for the mistakes people make; "" for a valid expression."""
+    if is_pattern(pattern):
+        return ""
+    if pattern.count("[") > pattern.count("]"):
+        return f"error parsing regexp: missing closing ]: `{pattern[pattern.index('[') :]}`"
+    if pattern.count("(") != pattern.count(")"):
+        missing = "missing closing )" if pattern.count("(") > pattern.count(")") else "unexpected )"
+        return f"error parsing regexp: {missing}: `{pattern}`"
+    return f"error parsing regexp: invalid expression: `{pattern}`"
+
+
 def _list_type(schema: Obj, field: str) -> Iterator[FieldError]:
     list_type = schema.get("x-kubernetes-list-type")
     if list_type is None:
         return
-    yield from one_of(f"{field}.x-kubernetes-list-type", list_type, ("atomic", "map", "set"))
+    yield from one_of(f"{field}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
     if list_type != "map":
         return
     keys = schema.get("x-kubernetes-list-map-keys") or []

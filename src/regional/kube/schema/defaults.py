@@ -102,6 +102,13 @@ def _container(container: Obj, *, host_network: bool) -> None:
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if isinstance(reference, dict):
             _set(reference, apiVersion="v1")
+        _divisor(variable.get("valueFrom") or {})
+
+
+def _divisor(source: Obj) -> None:
+    """A quantity is never left out: that of nothing is 0."""
+    if isinstance(source.get("resourceFieldRef"), dict):
+        _set(source["resourceFieldRef"], divisor="0")
 
 
 def _pull_policy(image: str) -> str:
@@ -144,6 +151,7 @@ def _field_references(items: Any) -> None:
     for item in _objects(items):
         if isinstance(item.get("fieldRef"), dict):
             _set(item["fieldRef"], apiVersion="v1")
+        _divisor(item)
 
 
 # --- workloads -----------------------------------------------------------------------------------------------------
@@ -182,6 +190,8 @@ def _stateful_set(obj: Obj) -> None:
         _set(spec["updateStrategy"]["rollingUpdate"], partition=0)
     _set(spec["persistentVolumeClaimRetentionPolicy"], whenDeleted="Retain", whenScaled="Retain")
     for claim in _objects(spec.get("volumeClaimTemplates")):
+        _set(claim, apiVersion="v1", kind="PersistentVolumeClaim", status={})
+        _set(claim["status"], phase="Pending")
         _claim(claim)
     _template(spec)
 
@@ -200,7 +210,7 @@ def _job(obj: Obj) -> None:
     spec = _spec(obj)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
-    _set(spec, parallelism=1, backoffLimit=6, completionMode="NonIndexed", suspend=False)
+    _set(spec, parallelism=1, backoffLimit=6, completionMode="NonIndexed", suspend=False, manualSelector=False)
     _set(spec, podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
     _template(spec)
 
@@ -235,7 +245,7 @@ def _service(obj: Obj) -> None:
             port["targetPort"] = port.get("port")
     if spec["type"] == "ExternalName":
         return
-    _set(spec, internalTrafficPolicy="Cluster", ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
+    _set(spec, internalTrafficPolicy="Cluster")
     if spec["type"] in ("NodePort", "LoadBalancer"):
         _set(spec, externalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":
@@ -308,6 +318,29 @@ def _csi_driver(obj: Obj) -> None:
 
 def _volume_object(obj: Obj) -> None:
     _set(_spec(obj), volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain")
+    if isinstance(obj["spec"].get("hostPath"), dict):
+        _set(obj["spec"]["hostPath"], type="")
+
+
+def _node(obj: Obj) -> None:
+    spec, status = _spec(obj), obj.get("status") or {}
+    single, several = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    if single and several[:1] != [single]:
+        spec["podCIDRs"] = [single]
+    elif several and not single:
+        spec["podCIDR"] = several[0]
+    if status.get("capacity") and status.get("allocatable") is None:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _limit_range(obj: Obj) -> None:
+    for limit in _objects(_spec(obj).get("limits")):
+        if limit.get("type") != "Container":
+            continue
+        most, least = limit.get("max") or {}, limit.get("min") or {}
+        usual = {**most, **(limit.get("default") or {})}
+        asked = {**least, **usual, **(limit.get("defaultRequest") or {})}
+        limit |= {name: value for name, value in (("default", usual), ("defaultRequest", asked)) if value}
 
 
 def _claim(obj: Obj) -> None:
@@ -351,12 +384,6 @@ def _admission_binding(obj: Obj) -> None:
         _match_resources(resources)
 
 
-def _signing_request(obj: Obj) -> None:
-    spec = _spec(obj)
-    if not spec.get("usages"):
-        spec["usages"] = ["digital signature", "key encipherment"]
-
-
 def _custom_resource_definition(obj: Obj) -> None:
     spec = _spec(obj)
     names = spec.get("names")
@@ -371,6 +398,8 @@ def _custom_resource_definition(obj: Obj) -> None:
 
 _DEFAULTS: dict[tuple[str, str], Callable[[Obj], None]] = {
     ("", "Pod"): _pod,
+    ("", "Node"): _node,
+    ("", "LimitRange"): _limit_range,
     ("", "Service"): _service,
     ("", "Secret"): _secret,
     ("", "Namespace"): _namespace,
@@ -395,6 +424,5 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Obj], None]] = {
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _mutating_webhooks,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _admission_policy,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _admission_binding,
-    ("certificates.k8s.io", "CertificateSigningRequest"): _signing_request,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _custom_resource_definition,
 }

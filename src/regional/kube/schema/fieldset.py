@@ -49,7 +49,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         other = right.get(key)
         if other is None:
             out[key] = node
-        elif key != SELF:
+        elif key != SELF and (node or other):
             rest = _difference_nodes(node, other)
             if rest is not None:
                 out[key] = rest
@@ -91,4 +91,4 @@ def members(node: FieldSet, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...
 
 def ordered(node: FieldSet) -> FieldSet:
     """The same set with its keys sorted, as clients see it."""
-    return {key: ordered(node[key]) for key in sorted(node)} if node else {}
+    return {key: ordered(below) if (below := node[key]) else below for key in sorted(node)}

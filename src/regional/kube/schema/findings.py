@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,12 +10,23 @@ from regional.kube.schema.errors import FieldError
 from regional.kube.schema.openapi_validation import shown
 
 
+class GoStruct(dict[str, Any]):
+    """A value that is printed in this order: as Go prints a struct without names for JSON."""
+
+
+def _printed(value: Any) -> str:
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, GoStruct):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return shown(value)
+
+
 def required(field: str, detail: str = "") -> FieldError:
     return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {_printed(value)}: {detail}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
@@ -24,7 +36,7 @@ def forbidden(field: str, detail: str) -> FieldError:
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     choices = ", ".join(shown(item) for item in supported)
     return FieldError(
-        field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {choices}"
+        field, "FieldValueNotSupported", f"Unsupported value: {_printed(value)}: supported values: {choices}"
     )
 
 
@@ -41,8 +53,8 @@ def too_long(field: str, most: int) -> FieldError:
 
 
 def one_of(field: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
-    """Nothing if the value is absent or supported."""
-    choices = sorted(supported)
+    """Nothing if the value is absent or supported. The choices are told in the order given: the API's own."""
+    choices = tuple(supported)
     if value is not None and value not in choices:
         yield unsupported(field, value, choices)
 

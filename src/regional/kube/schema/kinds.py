@@ -76,10 +76,12 @@ _ADMISSION: dict[str, Any] = {**_EXTENSION, **_CAREFUL, "generation": True}
 _WORKLOAD: dict[str, Any] = {**_ALL, "status": True, "generation": True}
 _UPSERT: dict[str, Any] = {"create_on_update": True}
 
+_ATTACH = Subresource("attach", ("create", "get"), kind="PodAttachOptions")
 _BINDING = Subresource("binding", ("create",), kind="Binding")
 _EVICTION = Subresource("eviction", ("create",), kind="Eviction", group="policy", version="v1")
 _EXEC = Subresource("exec", ("create", "get"), kind="PodExecOptions")
 _LOG = Subresource("log", ("get",))
+_PORT_FORWARD = Subresource("portforward", ("create", "get"), kind="PodPortForwardOptions")
 _TOKEN = Subresource("token", ("create",), kind="TokenRequest", group="authentication.k8s.io", version="v1")
 _FINALIZE = Subresource("finalize", ("update",))
 _APPROVAL = Subresource("approval", STATUS_VERBS)
@@ -109,7 +111,7 @@ BUILTINS: tuple[Kind, ...] = (
     _row("v1", "PersistentVolumeClaim", "persistentvolumeclaims", short="pvc", status=True),
     _row("v1", "PersistentVolume", "persistentvolumes", short="pv", cluster=True, status=True),
     _row("v1", "Pod", "pods", short="po", selectable_fields=_POD_FIELDS,
-         subresources=(_BINDING, _EVICTION, _EXEC, _LOG), **_WORKLOAD),
+         subresources=(_ATTACH, _BINDING, _EVICTION, _EXEC, _LOG, _PORT_FORWARD), **_WORKLOAD),
     _row("v1", "ResourceQuota", "resourcequotas", short="quota", status=True),
     _row("v1", "Secret", "secrets", selectable_fields=("type",), immutable=("type",)),
     _row("v1", "ServiceAccount", "serviceaccounts", short="sa", subresources=(_TOKEN,)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from regional.kube.objects import Obj
@@ -14,6 +15,8 @@ from regional.kube.schema.registry import Kind
 
 MAX_ANNOTATIONS = 262_144
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+_OWNER_ORDER = (*_OWNER_FIELDS, "controller", "blockOwnerDeletion")
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def validate_metadata(kind: Kind, obj: Obj, old: Obj | None) -> list[FieldError]:
@@ -30,8 +33,7 @@ def validate_metadata(kind: Kind, obj: Obj, old: Obj | None) -> list[FieldError]
     if metadata.get("annotations") != before.get("annotations"):
         found.extend(_annotations(metadata.get("annotations")))
     found.extend(_owners(metadata.get("ownerReferences")))
-    for value in metadata.get("finalizers") or ():
-        found.extend(invalid("metadata.finalizers", value, text) for text in qualified_name(value))
+    found.extend(_finalizers(kind, metadata.get("finalizers") or ()))
     return found
 
 
@@ -50,6 +52,26 @@ def _identity(metadata: Obj, before: Obj) -> Iterator[FieldError]:
         value = metadata.get(field)
         if value != before.get(field):
             yield invalid(f"metadata.{field}", value, "field is immutable")
+    if metadata.get("deletionTimestamp") and not before.get("deletionTimestamp"):
+        yield invalid("metadata.deletionTimestamp", metadata["deletionTimestamp"], "field is immutable")
+
+
+def _finalizers(kind: Kind, finalizers: Sequence[str]) -> Iterator[FieldError]:
+    for value in finalizers:
+        yield from (invalid("metadata.finalizers", value, text) for text in qualified_name(value))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield invalid("metadata.finalizers", list(finalizers), why)
+    if kind.custom is not None or kind.group == "apiextensions.k8s.io":
+        return
+    yield from unknown_finalizers("metadata.finalizers", finalizers)
+
+
+def unknown_finalizers(field: str, finalizers: Sequence[str]) -> Iterator[FieldError]:
+    for index, value in enumerate(finalizers):
+        if "/" not in value and value not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"{field}[{index}]", value, why)
 
 
 def _late_finalizers(metadata: Obj, before: Obj) -> Iterator[FieldError]:
@@ -85,19 +107,26 @@ def _annotations(annotations: Any) -> Iterator[FieldError]:
 
 def _owners(references: Any) -> Iterator[FieldError]:
     controller = ""
-    for index, reference in enumerate(references or ()):
-        where = f"metadata.ownerReferences[{index}]"
+    for reference in references or ():
         for field in _OWNER_FIELDS:
             if not reference.get(field):
-                text = {"apiVersion": "version must not be empty"}.get(field, f"{field} must not be empty")
-                yield invalid(f"{where}.{field}", reference.get(field) or "", text)
+                text = "version must not be empty" if field == "apiVersion" else "must not be empty"
+                yield invalid(f"metadata.ownerReferences.{field}", reference.get(field) or "", text)
+        if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
+            shown_owner = {key: reference[key] for key in _OWNER_ORDER if key in reference}
+            text = json.dumps(shown_owner, ensure_ascii=False, separators=(",", ":"))
+            body = f"Invalid value: {text}: /v1, Kind=Event is disallowed from being an owner"
+            yield FieldError("metadata.ownerReferences", "FieldValueInvalid", body)
         if reference.get("controller"):
             name = f"{reference.get('kind')}/{reference.get('name')}"
             if controller:
-                yield invalid(
+                # Printed in the order of the Go struct, as everywhere in these texts.
+                listed = [{key: each[key] for key in _OWNER_ORDER if key in each} for each in references]
+                text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
+                yield FieldError(
                     "metadata.ownerReferences",
-                    references,
-                    'Only one reference can have Controller set to true. Found "true" in references for '
-                    f"{controller} and {name}",
+                    "FieldValueInvalid",
+                    f"Invalid value: {text}: Only one reference can have Controller set to true. "
+                    f'Found "true" in references for {controller} and {name}',
                 )
             controller = controller or name

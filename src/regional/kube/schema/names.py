@@ -52,6 +52,19 @@ def dns_label(value: str) -> list[str]:
     return problems
 
 
+def port_name(value: str) -> list[str]:
+    problems = _length(value, 15)
+    if not re.fullmatch("[-a-z0-9]+", value):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        problems.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
 def dns_1035_label(value: str) -> list[str]:
     problems = _length(value, 63)
     if not _LABEL_1035.match(value):
@@ -128,8 +141,12 @@ def env_name(value: str) -> list[str]:
 
 
 # How the name of each kind must look; the rest are DNS subdomains.
+def namespace_name(value: str) -> list[str]:
+    return ["must not contain dots"] if "." in value else dns_label(value)
+
+
 NAME_RULES: dict[tuple[str, str], NameRule] = {
-    ("", "Namespace"): dns_label,
+    ("", "Namespace"): namespace_name,
     ("", "Service"): dns_1035_label,
     ("rbac.authorization.k8s.io", "Role"): path_segment,
     ("rbac.authorization.k8s.io", "RoleBinding"): path_segment,

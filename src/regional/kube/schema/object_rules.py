@@ -10,22 +10,29 @@ import binascii
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from regional.kube.objects import Obj
+from regional.kube.objects import Obj, spec_of
+from regional.kube.schema import gojson
 from regional.kube.schema.crd_rules import validate_crd
 from regional.kube.schema.errors import FieldError
 from regional.kube.schema.findings import (
-    duplicate,
     forbidden,
     invalid,
+    not_negative,
     one_of,
     required,
     too_long,
+    unsupported,
 )
-from regional.kube.schema.names import config_key, dns_label
+from regional.kube.schema.names import config_key, dns_subdomain
+from regional.kube.schema.network_rules import endpoint_slice, endpoints, ingress, network_policy, service
+from regional.kube.schema.quantity import parse_quantity
 from regional.kube.schema.registry import Kind
+from regional.kube.schema.signing_rules import decision, signing_request
 from regional.kube.schema.workload_rules import (
     autoscaler,
     cron_job,
+    daemon_set,
+    deployment,
     disruption_budget,
     job,
     pod,
@@ -36,39 +43,49 @@ from regional.kube.schema.workload_rules import (
 MAX_DATA = 1_048_576
 Rule = Callable[[Obj, "Obj | None"], Iterator[FieldError]]
 
-_IMMUTABLE_TEXT = {"roleRef": "cannot change roleRef"}
+# How kinds refuse a change, where that is not `Invalid value: …: field is immutable`.
+_FORBIDDEN_TEXT = {
+    ("PriorityClass", "value"): "may not be changed in an update.",
+    ("PriorityClass", "preemptionPolicy"): "may not be changed in an update.",
+    ("StorageClass", "parameters"): "updates to parameters are forbidden.",
+    ("StorageClass", "provisioner"): "updates to provisioner are forbidden.",
+    ("StorageClass", "reclaimPolicy"): "updates to reclaimPolicy are forbidden.",
+}
+_ADMISSION = "admissionregistration.k8s.io"
 _FROZEN_DATA = "field is immutable when `immutable` is set"
 
 
 def validate_builtin(kind: Kind, obj: Obj, old: Obj | None, subresource: str = "") -> list[FieldError]:
-    """Everything against a new (old None) or changed object; writes to a subresource are not held to these rules."""
+    """Everything against a new (old None) or changed object; of writes to subresources, only decisions about
+    certificates are looked at."""
     if subresource:
-        return []
-    found: list[FieldError] = []
-    if old is not None:
-        found.extend(_immutable(kind, obj, old))
+        return list(decision(obj, old, subresource)) if old and kind.kind == "CertificateSigningRequest" else []
     rule = _RULES.get((kind.group, kind.kind))
-    if rule is not None:
-        found.extend(rule(obj, old))
-    return found
+    found = list(rule(obj, old)) if rule is not None else []
+    kept = list(_immutable(kind, obj, old)) if old is not None else []
+    # Workloads are looked at whole before they are compared with what they were.
+    return found + kept if kind.group in ("apps", "batch") else kept + found
 
 
 def _immutable(kind: Kind, obj: Obj, old: Obj) -> Iterator[FieldError]:
     for path in kind.immutable:
         value, before = _at(obj, path), _at(old, path)
-        if value != before:
-            yield invalid(path, value, _IMMUTABLE_TEXT.get(path, "field is immutable"))
+        if value == before:
+            continue
+        if (kind.kind, path) in _FORBIDDEN_TEXT:
+            yield forbidden(path, _FORBIDDEN_TEXT[kind.kind, path])
+        elif path == "roleRef":  # printed as the internal Go struct, which has no names for JSON
+            fields = {name: (value or {}).get(name[0].lower() + name[1:], "") for name in ("Kind", "Name")}
+            fields = {"APIGroup": (value or {}).get("apiGroup", "")} | fields
+            yield invalid(path, fields, "cannot change roleRef")
+        else:
+            yield invalid(path, value, "field is immutable")
 
 
 def _at(obj: Any, path: str) -> Any:
     for step in path.split("."):
         obj = obj.get(step) if isinstance(obj, dict) else None
     return obj
-
-
-def _spec(obj: Obj) -> Obj:
-    spec = obj.get("spec")
-    return spec if isinstance(spec, dict) else {}
 
 
 # --- configuration -------------------------------------------------------------------------------------------------
@@ -101,6 +118,13 @@ def _secret(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
     for key in _SECRET_KEYS.get(obj.get("type") or "", ()):
         if key not in data:
             yield required(f"data[{key}]")
+        elif key.startswith(".docker"):
+            problem = gojson.syntax_problem(base64.b64decode(data[key]))
+            if problem:
+                yield invalid(f"data[{key}]", "<secret contents redacted>", problem)
+    if obj.get("type") == "kubernetes.io/basic-auth" and not data.keys() & {"username", "password"}:
+        yield required("data[username]")
+        yield required("data[password]")
     if obj.get("type") == "kubernetes.io/service-account-token":
         annotations = (obj.get("metadata") or {}).get("annotations") or {}
         if not annotations.get("kubernetes.io/service-account.name"):
@@ -133,76 +157,18 @@ def _frozen(obj: Obj, old: Obj | None, fields: tuple[str, ...]) -> Iterator[Fiel
             yield forbidden(field, _FROZEN_DATA)
 
 
-# --- network -------------------------------------------------------------------------------------------------------
-
-
-def _service(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-    spec = _spec(obj)
-    kind = spec.get("type")
-    yield from one_of("spec.type", kind, ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))
-    ports = spec.get("ports") or []
-    if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
-        yield required("spec.ports")
-    if kind == "ExternalName" and not spec.get("externalName"):
-        yield required("spec.externalName")
-    yield from _service_ports(ports)
-    yield from one_of("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
-    if old is not None and "ExternalName" not in (kind, _spec(old).get("type")):
-        before = _spec(old).get("clusterIPs") or []
-        after = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
-        if before and after[:1] != before[:1]:
-            yield invalid("spec.clusterIPs[0]", after, "may not change once set")
-
-
-def _service_ports(ports: list[Obj]) -> Iterator[FieldError]:
-    names: set[str] = set()
-    seen: set[tuple[Any, Any]] = set()
-    for index, port in enumerate(ports):
-        where = f"spec.ports[{index}]"
-        number, name = port.get("port"), port.get("name")
-        if not isinstance(number, int) or not 1 <= number <= 65535:
-            yield invalid(f"{where}.port", number or 0, "must be between 1 and 65535, inclusive")
-        if len(ports) > 1 and not name:
-            yield required(f"{where}.name")
-        if name:
-            for text in dns_label(name):
-                yield invalid(f"{where}.name", name, text)
-            if name in names:
-                yield duplicate(f"{where}.name", name)
-            names.add(name)
-        yield from one_of(f"{where}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
-        identity = (number, port.get("protocol"))
-        if identity in seen:
-            yield duplicate(where, {"port": number, "protocol": port.get("protocol")})
-        seen.add(identity)
-
-
-def _ingress(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-    spec = _spec(obj)
-    if not spec.get("rules") and spec.get("defaultBackend") is None:
-        yield invalid("spec", spec, "either `defaultBackend` or `rules` must be specified")
-    for index, rule in enumerate(spec.get("rules") or ()):
-        for number, path in enumerate((rule.get("http") or {}).get("paths") or ()):
-            if not path.get("pathType"):
-                yield required(f"spec.rules[{index}].http.paths[{number}].pathType", "pathType must be specified")
-
-
-def _endpoint_slice(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-    if not obj.get("addressType"):
-        yield required("addressType")
-    else:
-        yield from one_of("addressType", obj["addressType"], ("FQDN", "IPv4", "IPv6"))
-
-
 # --- access --------------------------------------------------------------------------------------------------------
 
 
 def _role(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+    namespaced = bool((obj.get("metadata") or {}).get("namespace"))
     for index, rule in enumerate(obj.get("rules") or ()):
         where = f"rules[{index}]"
         if not rule.get("verbs"):
             yield required(f"{where}.verbs", "verbs must contain at least one value")
-        if rule.get("nonResourceURLs"):
+        if urls := rule.get("nonResourceURLs"):
+            if namespaced:
+                yield invalid(f"{where}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
             continue
         if not rule.get("apiGroups"):
             yield required(f"{where}.apiGroups", "resource rules must supply at least one api group")
@@ -213,7 +179,7 @@ def _role(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
 def _binding(namespaced: bool) -> Rule:
     def check(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
         reference = obj.get("roleRef") or {}
-        kinds = ("ClusterRole", "Role") if namespaced else ("ClusterRole",)
+        kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
         yield from one_of("roleRef.kind", reference.get("kind") or "", kinds)
         if not reference.get("name"):
             yield required("roleRef.name")
@@ -221,26 +187,49 @@ def _binding(namespaced: bool) -> Rule:
             where = f"subjects[{index}]"
             if not subject.get("name"):
                 yield required(f"{where}.name")
-            yield from one_of(f"{where}.kind", subject.get("kind") or "", ("Group", "ServiceAccount", "User"))
+            yield from one_of(f"{where}.kind", subject.get("kind") or "", ("ServiceAccount", "User", "Group"))
             if subject.get("kind") == "ServiceAccount" and not subject.get("namespace") and not namespaced:
                 yield required(f"{where}.namespace")
 
     return check
 
 
-def _signing_request(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-    spec = _spec(obj)
-    if old is not None:
-        if spec != _spec(old):
-            yield invalid("spec", spec, "field is immutable")
-        return
-    if not spec.get("request"):
-        yield required("spec.request")
-    if not spec.get("signerName"):
-        yield required("spec.signerName")
-
-
 # --- the rest ------------------------------------------------------------------------------------------------------
+
+
+def _node(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+    for index, taint in enumerate(spec_of(obj).get("taints") or ()):
+        effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+        yield from one_of(f"metadata.taints[{index}].effect", taint.get("effect"), effects)
+    before = spec_of(old or {}).get("podCIDRs")
+    if before and spec_of(obj).get("podCIDRs") != before:
+        yield forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
+
+
+_REVIEWS = ("v1", "v1beta1")
+
+
+def _webhooks(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+    for index, webhook in enumerate(obj.get("webhooks") or ()):
+        where, name, client = f"webhooks[{index}]", webhook.get("name") or "", webhook.get("clientConfig") or {}
+        problems = dns_subdomain(name)
+        for text in problems:
+            yield invalid(f"{where}.name", name, text)
+        if not problems and name.count(".") < 2:
+            text = "should be a domain with at least three segments separated by dots"
+            yield invalid(f"{where}.name", name, text)
+        if webhook.get("sideEffects") is None:
+            yield required(f"{where}.sideEffects", "must specify one of None, NoneOnDryRun")
+        elif old is None:
+            yield from one_of(f"{where}.sideEffects", webhook["sideEffects"], ("None", "NoneOnDryRun"))
+        if (client.get("url") is None) == (client.get("service") is None):
+            yield required(f"{where}.clientConfig", "exactly one of url or service is required")
+        versions = webhook.get("admissionReviewVersions") or []
+        if not versions:
+            yield required(f"{where}.admissionReviewVersions", f"must specify one of {', '.join(_REVIEWS)}")
+        elif not set(_REVIEWS) & set(versions):
+            text = f"must include at least one of {', '.join(_REVIEWS)}"
+            yield invalid(f"{where}.admissionReviewVersions", versions, text)
 
 
 def _event(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -252,23 +241,96 @@ def _event(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield invalid(field, reference.get("namespace") or "", "does not match event.namespace")
 
 
+def _new_event(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Events of events.k8s.io are held to more than the old ones, when they are made."""
+    yield from _event(obj, old)
+    if old is not None or obj.get("series"):
+        return
+    if not obj.get("eventTime"):
+        yield required("eventTime")
+    if obj.get("type") not in ("Normal", "Warning"):
+        yield invalid("type", "", f"has invalid value: {obj.get('type') or ''}")
+
+
 def _lease(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-    seconds = _spec(obj).get("leaseDurationSeconds")
+    seconds = spec_of(obj).get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
         yield invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    yield from not_negative("spec.leaseTransitions", spec_of(obj).get("leaseTransitions"))
+
+
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def _claim(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-    spec = _spec(obj)
+    spec = spec_of(obj)
     if not spec.get("accessModes"):
         yield required("spec.accessModes", "at least 1 access mode is required")
-    if not ((spec.get("resources") or {}).get("requests") or {}).get("storage"):
+    modes = spec.get("accessModes") or []
+    for mode in modes:
+        yield from one_of("spec.accessModes", mode, _ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
         yield required("spec.resources[storage]")
+    elif parse_quantity(str(size)) <= 0:
+        yield invalid("spec.resources[storage]", str(size), "must be greater than zero")
+    if spec.get("storageClassName"):
+        for text in dns_subdomain(spec["storageClassName"]):
+            yield invalid("spec.storageClassName", spec["storageClassName"], text)
+    yield from one_of("spec.volumeMode", spec.get("volumeMode"), ("Block", "Filesystem"))
+    if old is not None and _settled_claim(obj, old) != _settled_claim(old, old):
+        text = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        yield forbidden("spec", text)
+
+
+def _settled_claim(claim: Obj, old: Obj) -> Obj:
+    """What of a claim stays: its volume and class once they are known, its size until it is bound."""
+    spec, before = dict(spec_of(claim)), spec_of(old)
+    bound = (old.get("status") or {}).get("phase") == "Bound"
+    for name in ("volumeName", "storageClassName"):
+        if not before.get(name):
+            spec.pop(name, None)
+    for name in ("resources", "volumeAttributesClassName") if bound else ():
+        spec.pop(name, None)
+    return spec
+
+
+def _volume(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = spec_of(obj)
+    capacity = spec.get("capacity")
+    if not spec.get("accessModes"):
+        yield required("spec.accessModes")
+    if not capacity:
+        yield required("spec.capacity")
+    if list(capacity or ()) != ["storage"]:
+        yield unsupported("spec.capacity", capacity, ("storage",))
+    sources = [name for name in spec if name[0].islower() and name not in _VOLUME_FIELDS and spec[name] is not None]
+    if not sources:
+        yield required("spec", "must specify a volume type")
+    for extra in sources[1:]:
+        yield forbidden(f"spec.{extra}", "may not specify more than 1 volume type")
+
+
+_VOLUME_FIELDS = {
+    *("accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy"),
+    *("storageClassName", "volumeAttributesClassName", "volumeMode"),
+}
+_SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 
 
 def _priority_class(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
     name = (obj.get("metadata") or {}).get("name") or ""
     value = obj.get("value") or 0
+    if name.startswith("system-") and name not in _SYSTEM_PRIORITIES:
+        yield forbidden(
+            "metadata.name",
+            "priority class names with 'system-' prefix are reserved for system use only. "
+            f"error: {name} is not a known system priority class",
+        )
     if value > 1_000_000_000 and not name.startswith("system-"):
         yield forbidden("value", "maximum allowed value of a user defined priority is 1000000000")
 
@@ -282,25 +344,31 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("", "ConfigMap"): _config_map,
     ("", "Secret"): _secret,
     ("", "Pod"): pod,
-    ("", "Service"): _service,
+    ("", "Node"): _node,
+    ("", "Service"): service,
     ("", "Event"): _event,
-    ("events.k8s.io", "Event"): _event,
+    ("events.k8s.io", "Event"): _new_event,
+    ("", "Endpoints"): endpoints,
+    ("", "PersistentVolume"): _volume,
+    (_ADMISSION, "MutatingWebhookConfiguration"): _webhooks,
+    (_ADMISSION, "ValidatingWebhookConfiguration"): _webhooks,
     ("", "PersistentVolumeClaim"): _claim,
-    ("apps", "Deployment"): workload("deployment"),
+    ("apps", "Deployment"): deployment,
     ("apps", "ReplicaSet"): workload("replicaset"),
-    ("apps", "DaemonSet"): workload("daemonset"),
+    ("apps", "DaemonSet"): daemon_set,
     ("apps", "StatefulSet"): stateful_set,
     ("batch", "Job"): job,
     ("batch", "CronJob"): cron_job,
     ("policy", "PodDisruptionBudget"): disruption_budget,
     ("autoscaling", "HorizontalPodAutoscaler"): autoscaler,
-    ("networking.k8s.io", "Ingress"): _ingress,
-    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    ("networking.k8s.io", "Ingress"): ingress,
+    ("networking.k8s.io", "NetworkPolicy"): network_policy,
+    ("discovery.k8s.io", "EndpointSlice"): endpoint_slice,
     ("rbac.authorization.k8s.io", "Role"): _role,
     ("rbac.authorization.k8s.io", "ClusterRole"): _role,
     ("rbac.authorization.k8s.io", "RoleBinding"): _binding(True),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _binding(False),
-    ("certificates.k8s.io", "CertificateSigningRequest"): _signing_request,
+    ("certificates.k8s.io", "CertificateSigningRequest"): signing_request,
     ("coordination.k8s.io", "Lease"): _lease,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("storage.k8s.io", "StorageClass"): _storage_class,

@@ -50,7 +50,7 @@ def json_type(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     if isinstance(value, int):
-        return "integer"
+        return "integer" if -(1 << 63) <= value < 1 << 63 else "number"
     if isinstance(value, float):
         return "integer" if value.is_integer() else "number"
     return "array" if isinstance(value, list) else "object"
@@ -71,6 +71,15 @@ def _mistyped(path: str, value: Any, wanted: str) -> FieldError:
     return FieldError(path, "FieldValueTypeInvalid", message)
 
 
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
+
+
+def _embedded(schema: Obj) -> tuple[str, ...]:
+    """What a whole object inside another must say of itself."""
+    return ("apiVersion", "kind") if schema.get("x-kubernetes-embedded-resource") else ()
+
+
 class SchemaValidator:
     """One validation run. `root` leaves apiVersion, kind and metadata of the top object to others."""
 
@@ -84,7 +93,7 @@ class SchemaValidator:
             return []
         errors = self._type(value, schema, path)
         if errors:
-            return errors
+            return [*errors, *self._enum(value, schema, path)]
         if isinstance(value, str):
             errors = self._string(value, schema, path)
         elif isinstance(value, dict):
@@ -93,33 +102,37 @@ class SchemaValidator:
             errors = self._array(value, old, schema, path)
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             errors = self._number(value, schema, path)
-        if "enum" in schema and value not in schema["enum"]:
-            supported = ", ".join(shown(item) for item in schema["enum"])
-            message = f"Unsupported value: {shown(value)}: supported values: {supported}"
-            errors.append(FieldError(path, "FieldValueNotSupported", message))
+        errors.extend(self._enum(value, schema, path))
         errors.extend(self._combinations(value, schema, path))
         return errors
+
+    @staticmethod
+    def _enum(value: Any, schema: Obj, path: str) -> list[FieldError]:
+        if "enum" not in schema or value in schema["enum"]:
+            return []
+        supported = ", ".join(shown(item if isinstance(item, str) else shown(item)) for item in schema["enum"])
+        message = f"Unsupported value: {shown(value)}: supported values: {supported}"
+        return [FieldError(path, "FieldValueNotSupported", message)]
 
     def _type(self, value: Any, schema: Obj, path: str) -> list[FieldError]:
         if schema.get("x-kubernetes-int-or-string"):
             if isinstance(value, str) or _has_type(value, "integer"):
                 return []
-            # The API reads it as anyOf integer, string, and reports it so.
-            text = "must validate at least one schema (anyOf)"
-            return [_combination(path, text), _mistyped(path, value, "integer")]
+            return [_mistyped(path, value, "integer,string")]
         wanted = schema.get("type")
         return [] if not wanted or _has_type(value, wanted) else [_mistyped(path, value, wanted)]
 
     def _string(self, value: str, schema: Obj, path: str) -> list[FieldError]:
         errors = []
         longest, shortest = schema.get("maxLength"), schema.get("minLength")
+        pattern = schema.get("pattern")
+        # Only the first of these three is told.
         if longest is not None and len(value) > longest:
             message = f"Too long: may not be more than {longest} bytes"
             errors.append(FieldError(path, "FieldValueTooLong", message))
-        if shortest is not None and len(value) < shortest:
+        elif shortest is not None and len(value) < shortest:
             errors.append(_invalid(path, value, f"should be at least {shortest} chars long"))
-        pattern = schema.get("pattern")
-        if pattern and not matches_pattern(pattern, value):
+        elif pattern and not matches_pattern(pattern, value):
             errors.append(_invalid(path, value, f"should match '{pattern}'"))
         wanted = schema.get("format")
         if wanted and not matches_format(value, wanted):
@@ -154,15 +167,16 @@ class SchemaValidator:
         earlier = old if isinstance(old, dict) else {}
         most, fewest = schema.get("maxProperties"), schema.get("minProperties")
         if most is not None and len(value) > most:
-            message = f"Too many: {len(value)}: must have at most {most} items"
+            message = f"Too many: {len(value)}: must have at most {_items(most)}"
             errors.append(FieldError(path, "FieldValueTooMany", message))
         if fewest is not None and len(value) < fewest:
             errors.append(_invalid(path, len(value), f"should have at least {fewest} properties"))
         errors.extend(
             FieldError(f"{path}.{name}" if path else name, "FieldValueRequired", "Required value")
-            for name in schema.get("required") or ()
+            for name in (*(schema.get("required") or ()), *_embedded(schema))
             if name not in value
         )
+        found: dict[str, list[FieldError]] = {}
         for name, item in value.items():
             if top and name in ("apiVersion", "kind", "metadata"):
                 continue
@@ -171,24 +185,27 @@ class SchemaValidator:
                 child = extra if isinstance(extra, dict) else None
             if child is not None:
                 below = f"{path}.{name}" if path else name
-                errors.extend(self.validate(item, earlier.get(name, NOTHING), child, below))
+                if problems := self.validate(item, earlier.get(name, NOTHING), child, below):
+                    found[name] = problems
+        for name in sorted(found):
+            errors.extend(found[name])
         return errors
 
     def _array(self, value: list[Any], old: Any, schema: Obj, path: str) -> list[FieldError]:
         errors: list[FieldError] = []
-        most, fewest = schema.get("maxItems"), schema.get("minItems")
-        if most is not None and len(value) > most:
-            message = f"Too many: {len(value)}: must have at most {most} items"
-            errors.append(FieldError(path, "FieldValueTooMany", message))
-        if fewest is not None and len(value) < fewest:
-            errors.append(_invalid(path, len(value), f"should have at least {fewest} items"))
-        if schema.get("uniqueItems") and any(item in value[:index] for index, item in enumerate(value)):
-            errors.append(_invalid(path, value, "shouldn't contain duplicates"))
         items = schema.get("items")
         if isinstance(items, dict):
             partner = correlated_items(old, schema)
             for index, item in enumerate(value):
                 errors.extend(self.validate(item, partner(item), items, f"{path}[{index}]"))
+        most, fewest = schema.get("maxItems"), schema.get("minItems")
+        if most is not None and len(value) > most:
+            message = f"Too many: {len(value)}: must have at most {_items(most)}"
+            errors.append(FieldError(path, "FieldValueTooMany", message))
+        if fewest is not None and len(value) < fewest:
+            errors.append(_invalid(path, len(value), f"should have at least {fewest} items"))
+        if schema.get("uniqueItems") and any(item in value[:index] for index, item in enumerate(value)):
+            errors.append(_invalid(path, value, "shouldn't contain duplicates"))
         return errors
 
     def _combinations(self, value: Any, schema: Obj, path: str) -> list[FieldError]:

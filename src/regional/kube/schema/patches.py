@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+import msgspec
 
 from regional.kube.objects import Obj
 from regional.kube.schema.errors import PatchError
 from regional.kube.schema.strategic import strategic_patch
+from regional.kube.schema.strict import json_kind
 from regional.kube.schema.typed import clone
 
 __all__ = ["json_patch", "merge_patch", "strategic_patch"]
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""What all copies of one patch may add up to: each can double the document, and sixty of them are a short patch."""
 _REFUSED = "the server rejected our request due to an error in our request"
 _APPEND = "-"
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 # --- RFC 6902 ------------------------------------------------------------------------------------------------------
@@ -24,19 +31,38 @@ _APPEND = "-"
 
 def json_patch(doc: Any, operations: Any) -> Any:
     """Apply a list of operations, all or nothing."""
+    if operations is None:
+        return clone(doc)
     if not isinstance(operations, list):
-        found = {dict: "object", str: "string", bool: "bool"}.get(type(operations), "number")
-        message = f"error decoding patch: json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"
-        raise PatchError(400, "BadRequest", message)
+        raise _undecodable(operations, "[]handlers.jsonPatchOp")
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
-        raise PatchError(413, "RequestEntityTooLarge", message)
-    result = clone(doc)
+        raise PatchError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
     for operation in operations:
         if not isinstance(operation, dict):
-            raise _refused()
+            raise _undecodable(operation, "handlers.jsonPatchOp")
+    result = clone(doc)
+    copied = 0
+    for operation in operations:
+        if operation.get("op") == "copy":
+            copied += _size(_find(result, _pointer(operation.get("from"))))
+            if copied > MAX_COPIED_BYTES:
+                raise _refused()
         result = _operate(result, operation)
     return result
+
+
+def _undecodable(value: Any, wanted: str) -> PatchError:
+    found = json_kind(value)
+    message = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    return PatchError(400, "BadRequest", message)
+
+
+def _size(value: Any) -> int:
+    try:
+        return len(msgspec.json.encode(value))
+    except RecursionError:
+        raise _refused() from None
 
 
 def _refused() -> PatchError:
@@ -47,13 +73,10 @@ def _operate(doc: Any, operation: Obj) -> Any:
     name = operation.get("op")
     path = _pointer(operation.get("path"))
     if name in ("add", "replace", "test"):
-        if "value" not in operation:
-            raise _refused()
-        value = operation["value"]
+        value = operation.get("value")  # none is null, as for the real server
         if name == "add":
             return _add(doc, path, clone(value))
         if name == "replace":
-            _find(doc, path)
             return _replace(doc, path, clone(value))
         return _test(doc, path, value)
     if name == "remove":
@@ -87,14 +110,18 @@ def _find(doc: Any, path: list[str]) -> Any:
 
 
 def _index(step: str, highest: int) -> int:
-    if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0") or int(step) > highest:
+    """Negative ones count from the end."""
+    if not _NUMBER.fullmatch(step) or len(step) > 18:
         raise _refused()
-    return int(step)
+    index = int(step) + (highest + 1 if step.startswith("-") else 0)
+    if not 0 <= index <= highest:
+        raise _refused()
+    return index
 
 
 def _add(doc: Any, path: list[str], value: Any) -> Any:
     if not path:
-        return value
+        raise _refused()
     parent, last = _find(doc, path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[last] = value
@@ -111,8 +138,10 @@ def _replace(doc: Any, path: list[str], value: Any) -> Any:
     parent, last = _find(doc, path[:-1]), path[-1]
     if isinstance(parent, list):
         parent[_index(last, len(parent) - 1)] = value
+    elif isinstance(parent, dict):
+        parent[last] = value  # whether it was there or not: the real server does not ask
     else:
-        parent[last] = value
+        raise _refused()
     return doc
 
 

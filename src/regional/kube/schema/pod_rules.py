@@ -8,7 +8,7 @@ from typing import Any
 from regional.kube.objects import Obj
 from regional.kube.schema.errors import FieldError
 from regional.kube.schema.findings import duplicate, forbidden, invalid, not_found, one_of, required
-from regional.kube.schema.names import dns_label, dns_subdomain, env_name
+from regional.kube.schema.names import dns_label, dns_subdomain, env_name, port_name
 from regional.kube.schema.quantity import parse_quantity
 from regional.kube.schema.typed import clone
 
@@ -37,12 +37,15 @@ def validate_pod_spec(spec: Any, field: str, claims: frozenset[str] = frozenset(
         for index, container in enumerate(spec.get(group) or ()):
             yield from _container(container, names, volumes, f"{field}.{group}[{index}]")
     yield from one_of(f"{field}.restartPolicy", spec.get("restartPolicy"), ("Always", "OnFailure", "Never"))
-    policies = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+    policies = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
     yield from one_of(f"{field}.dnsPolicy", spec.get("dnsPolicy"), policies)
     for name in ("serviceAccountName", "nodeName"):
         if spec.get(name):
             for text in dns_subdomain(spec[name]):
                 yield invalid(f"{field}.{name}", spec[name], text)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline < 1 << 31:
+        yield invalid(f"{field}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
     grace = spec.get("terminationGracePeriodSeconds")
     if isinstance(grace, int) and grace < 0:
         yield invalid(f"{field}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
@@ -61,6 +64,18 @@ def _volume(volume: Obj, names: set[str], field: str) -> Iterator[FieldError]:
     sources = [key for key, value in volume.items() if key != "name" and value is not None]
     for extra in sources[1:]:
         yield forbidden(f"{field}.{extra}", "may not specify more than 1 volume type")
+    for source, key in _NAMED_SOURCES:
+        if isinstance(volume.get(source), dict) and not volume[source].get(key):
+            yield required(f"{field}.{source}.{key}")
+
+
+# What a volume must name: another object, or a driver.
+_NAMED_SOURCES = (
+    ("configMap", "name"),
+    ("secret", "secretName"),
+    ("persistentVolumeClaim", "claimName"),
+    ("csi", "driver"),
+)
 
 
 def _container(container: Obj, names: set[str], volumes: set[str], field: str) -> Iterator[FieldError]:
@@ -85,7 +100,7 @@ def _container(container: Obj, names: set[str], volumes: set[str], field: str) -
     yield from _mounts(container.get("volumeMounts"), volumes, f"{field}.volumeMounts")
     yield from _resources(container.get("resources") or {}, f"{field}.resources")
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        yield from _probe(container.get(probe), f"{field}.{probe}")
+        yield from _probe(container.get(probe), f"{field}.{probe}", repeated=probe == "readinessProbe")
 
 
 def _ports(ports: Any, field: str) -> Iterator[FieldError]:
@@ -102,8 +117,8 @@ def _ports(ports: Any, field: str) -> Iterator[FieldError]:
         yield from one_of(f"{field}[{index}].protocol", port.get("protocol"), _PROTOCOLS)
         name = port.get("name")
         if name:
-            if len(name) > 15:
-                yield invalid(f"{field}[{index}].name", name, "must be no more than 15 characters")
+            for text in port_name(name):
+                yield invalid(f"{field}[{index}].name", name, text)
             if name in names:
                 yield duplicate(f"{field}[{index}].name", name)
             names.add(name)
@@ -153,7 +168,7 @@ def _resources(resources: Obj, field: str) -> Iterator[FieldError]:
                 yield invalid(f"{field}.requests", str(amount), text)
 
 
-def _probe(probe: Any, field: str) -> Iterator[FieldError]:
+def _probe(probe: Any, field: str, *, repeated: bool) -> Iterator[FieldError]:
     if not isinstance(probe, dict):
         return
     handlers = [name for name in ("exec", "grpc", "httpGet", "tcpSocket") if probe.get(name) is not None]
@@ -165,6 +180,9 @@ def _probe(probe: Any, field: str) -> Iterator[FieldError]:
         value = probe.get(name)
         if isinstance(value, int) and value < 0:
             yield invalid(f"{field}.{name}", value, "must be greater than or equal to 0")
+    successes = probe.get("successThreshold", 1)
+    if not repeated and successes != 1:
+        yield invalid(f"{field}.successThreshold", successes, "must be 1")
 
 
 def validate_pod_update(new: Obj, old: Obj) -> Iterator[FieldError]:

@@ -54,21 +54,27 @@ Wire = list[tuple[int, int, Any]]
 
 def decode(body: bytes) -> Obj:
     """The object in a protobuf body, with apiVersion and kind; DecodeError if it cannot be read."""
+    if not body:
+        raise DecodeError("empty data")
+    if body == MAGIC:
+        raise DecodeError("empty body")
     if body[:4] != MAGIC:
         raise DecodeError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
-        envelope = _fields(body[4:])
+        envelope = wire_fields(body[4:])
         meta, raw = b"", b""
         for number, _, value in envelope:
             if number == 1:
                 meta = value
             elif number == 2:
                 raw = value
-        names = {number: value.decode() for number, _, value in _fields(meta)}
+        names = {number: value.decode() for number, _, value in wire_fields(meta)}
         api_version, kind = names.get(1, ""), names.get(2, "")
         content = _Decoder().message(_message_name(api_version, kind), raw)
-    except (IndexError, ValueError, struct.error, AttributeError, TypeError) as problem:
-        raise DecodeError(f"unable to decode the protobuf body: {problem}") from None
+    except (IndexError, ValueError, OverflowError, struct.error, AttributeError, TypeError) as problem:
+        raise DecodeError(str(problem)) from None  # an overflow: times that no calendar has
+    except RecursionError:
+        raise DecodeError("the object is nested too deeply") from None
     return {"kind": kind, "apiVersion": api_version, **content}
 
 
@@ -107,7 +113,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("varint overflow")
 
 
-def _fields(data: bytes) -> Wire:
+def wire_fields(data: bytes) -> Wire:
     found: Wire = []
     at = 0
     while at < len(data):
@@ -151,7 +157,7 @@ class _Decoder:
             raise ValueError("the message is nested too deeply")
         layout = field_table()[name]
         out: Obj = {}
-        for number, wire, value in _fields(data):
+        for number, wire, value in wire_fields(data):
             field = layout.get(str(number))
             if field is None:
                 continue
@@ -171,7 +177,7 @@ class _Decoder:
             else:
                 items.append(self._value(kind[2:], value))
         elif kind.startswith("map:"):
-            entry = {number: item for number, _, item in _fields(value)}
+            entry = {number: item for number, _, item in wire_fields(value)}
             key = entry.get(1, b"").decode()
             out.setdefault(name, {})[key] = self._value(kind[4:], entry.get(2, b""))
         elif kind.startswith("*"):
@@ -214,7 +220,7 @@ class _Decoder:
         return None if moment.year <= 1 else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def _seconds(self, data: bytes) -> tuple[int, int]:
-        parts = {number: value for number, _, value in _fields(data)}
+        parts = {number: value for number, _, value in wire_fields(data)}
         if not parts:
             # The zero time is an empty message; it must not become 1970.
             return -62135596800, 0
@@ -224,7 +230,7 @@ class _Decoder:
         return _first(data).decode() or "0"
 
     def int_or_string(self, data: bytes) -> int | str:
-        parts = {number: value for number, _, value in _fields(data)}
+        parts = {number: value for number, _, value in wire_fields(data)}
         if parts.get(1, 0):
             text: str = parts.get(3, b"").decode()
             return text
@@ -243,20 +249,20 @@ class _Decoder:
         return {}
 
     def strings(self, data: bytes) -> list[str]:
-        return [value.decode() for _, _, value in _fields(data)]
+        return [value.decode() for _, _, value in wire_fields(data)]
 
     def schema_or_array(self, data: bytes) -> Any:
-        parts = [(number, value) for number, _, value in _fields(data)]
+        parts = [(number, value) for number, _, value in wire_fields(data)]
         schemas = [self._schema(value) for number, value in parts if number == 2]
         single = [self._schema(value) for number, value in parts if number == 1]
         return schemas or (single[0] if single else None)
 
     def schema_or_bool(self, data: bytes) -> Any:
-        parts = {number: value for number, _, value in _fields(data)}
+        parts = {number: value for number, _, value in wire_fields(data)}
         return self._schema(parts[2]) if 2 in parts else bool(parts.get(1))
 
     def schema_or_strings(self, data: bytes) -> Any:
-        parts = [(number, value) for number, _, value in _fields(data)]
+        parts = [(number, value) for number, _, value in wire_fields(data)]
         schemas = [self._schema(value) for number, value in parts if number == 1]
         return schemas[0] if schemas else [value.decode() for number, value in parts if number == 2]
 
@@ -265,7 +271,7 @@ class _Decoder:
 
 
 def _first(data: bytes) -> Any:
-    for number, _, value in _fields(data):
+    for number, _, value in wire_fields(data):
         if number == 1:
             return value
     return b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal, localcontext
 
@@ -27,19 +28,22 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def canonical(text: str) -> str:
-    """The shortest text with a whole number and, if the original had one, a binary suffix: `1000m` → `1`."""
+    """The shortest text with a whole number and a suffix of the kind that the original had: `1000m` → `1`."""
     value = parse_quantity(text)
     if value == 0:
         return "0"
-    if text[-1] == "i" and value == int(value):
-        for suffix, factor in reversed(_BINARY.items()):
-            if value % factor == 0:
-                return f"{int(value // factor)}{suffix}"
-        return str(int(value))
+    exponent = _FORM.match(text)[2]  # type: ignore[index]
+    if text[-1] == "i" and abs(value) >= 1024:
+        whole = math.ceil(value)
+        factor, suffix = next(
+            ((factor, suffix) for suffix, factor in reversed(_BINARY.items()) if whole % factor == 0), (1, "")
+        )
+        return f"{whole // factor}{suffix}"
     for power in sorted(_BY_POWER, reverse=True):
         with localcontext() as context:
             context.prec = 60
             scaled = value.scaleb(-power)
             if scaled == scaled.to_integral_value():
-                return f"{int(scaled)}{_BY_POWER[power]}"
+                suffix = (f"e{power}" if power else "") if exponent else _BY_POWER[power]
+                return f"{int(scaled)}{suffix}"
     return text

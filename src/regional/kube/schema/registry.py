@@ -61,6 +61,10 @@ def kinds_of(group: str, version: str) -> tuple[Kind, ...]:
     return tuple(row for row in BUILTINS if row.group == group and row.version == version)
 
 
+# The same as of built-in kinds; only the order, in which discovery tells them, is another.
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
 def custom_kinds(crd: Obj) -> tuple[Kind, ...]:
     """One row per served version of a CustomResourceDefinition, in the order of its versions."""
     spec = crd["spec"]
@@ -89,6 +93,7 @@ def _custom(spec: Obj, names: Obj, version: Obj) -> Kind:
         namespaced=spec.get("scope") == "Namespaced",
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
+        verbs=_CUSTOM_VERBS,
         subresources=tuple(subresources),
         list_kind=names.get("listKind") or f"{names['kind']}List",
         generation=True,

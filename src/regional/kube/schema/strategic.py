@@ -69,28 +69,33 @@ def _merge_map(doc: Any, patch: Obj, node: Type) -> Obj:
 
 
 def _merge_entry(result: Obj, key: str, value: Any, node: Type) -> None:
+    before = result.get(key)
     if value is None:
         result.pop(key, None)
-    elif isinstance(value, dict):
-        result[key] = _merge_map(result.get(key), value, node)
-    elif isinstance(value, list):
-        result[key] = _merge_list(result.get(key), value, node)
+    elif isinstance(value, dict) and isinstance(before, dict):
+        result[key] = _merge_map(before, value, node)
+    elif isinstance(value, list) and isinstance(before, list):
+        result[key] = _merge_list(before, value, node)
+    elif isinstance(value, dict) and _PATCH in value:
+        result.pop(key, None)  # there is nothing to delete from, or to replace
     else:
-        result[key] = value
+        result[key] = _stripped(value)
 
 
-def _merge_list(doc: Any, patch: list[Any], node: Type) -> list[Any]:
+def _merge_list(doc: list[Any], patch: list[Any], node: Type) -> list[Any]:
     if node.shape != LIST or not node.merge or any(_is_replace(item) for item in patch):
         return [_stripped(item) for item in patch if not (isinstance(item, dict) and _PATCH in item)]
-    items = [clone(item) for item in doc] if isinstance(doc, list) else []
-    before = [_identity(item, node) for item in items]
+    items = [clone(item) for item in doc]
     if not node.merge_key:
-        merged = items + [clone(item) for item in patch if item not in items]
+        named, merged = patch, _without_repeats([*items, *(clone(item) for item in patch)])
     else:
-        merged = items
+        named = [item for item in patch if not (isinstance(item, dict) and item.get(_PATCH) == "delete")]
         for change in patch:
-            merged = _merge_item(merged, change, node)
-    return _arranged(merged, [_identity(item, node) for item in patch], before, node)
+            items = _without_deleted(items, change, node.merge_key)
+        merged = list(items)
+        for change in named:
+            _merge_item(merged, change, node)
+    return _arranged(merged, named, items, node)
 
 
 def _is_replace(item: Any) -> bool:
@@ -98,20 +103,27 @@ def _is_replace(item: Any) -> bool:
     return isinstance(item, dict) and item.get(_PATCH) == "replace"
 
 
-def _merge_item(items: list[Any], change: Any, node: Type) -> list[Any]:
+def _without_repeats(items: list[Any]) -> list[Any]:
+    return [item for index, item in enumerate(items) if item not in items[:index]]
+
+
+def _without_deleted(items: list[Any], change: Any, merge_key: str) -> list[Any]:
     if not isinstance(change, dict):
         raise _bad("a list with a merge key holds objects only")
-    wanted = change.get(node.merge_key)
-    if wanted is None:
-        raise _bad(f"map: {change} does not contain declared merge key: {node.merge_key}")
-    if change.get(_PATCH) == "delete":
-        return [item for item in items if not _has_key(item, node.merge_key, wanted)]
-    element = node.element or UNTYPED
+    if change.get(merge_key) is None:
+        raise _bad(f"map: {change} does not contain declared merge key: {merge_key}")
+    if change.get(_PATCH) != "delete":
+        return items
+    return [item for item in items if not _has_key(item, merge_key, change[merge_key])]
+
+
+def _merge_item(items: list[Any], change: Obj, node: Type) -> None:
+    """Into the first item with its key: two may have the same (a port that is served over UDP and TCP)."""
     for index, item in enumerate(items):
-        if _has_key(item, node.merge_key, wanted):
-            items[index] = _merge_map(item, change, element)
-            return items
-    return [*items, _merge_map({}, change, element)]
+        if _has_key(item, node.merge_key, change[node.merge_key]):
+            items[index] = _merge_map(item, change, node.element or UNTYPED)
+            return
+    items.append(_stripped(change))
 
 
 def _has_key(item: Any, key: str, wanted: Any) -> bool:
@@ -137,28 +149,42 @@ def _order(result: Obj, doc: Any, name: str, order: Any, node: Type, patched: An
         raise _bad(f"$setElementOrder/{name} must be a list")
     if not isinstance(current, list) or node.shape != LIST or not node.merge:
         return
-    wanted = [_identity(item, node) for item in order]
     if isinstance(patched, list):
         named = [_identity(item, node) for item in patched if not (isinstance(item, dict) and _PATCH in item)]
-        if named != [value for value in wanted if value in named]:
+        wanted = iter([_identity(item, node) for item in order])
+        if not all(value in wanted for value in named):  # which goes on where it found the one before
             raise _bad(f"the order in the patch list {name} doesn't match $setElementOrder/{name}")
     earlier = doc.get(name) if isinstance(doc, dict) else None
-    before = [_identity(item, node) for item in earlier] if isinstance(earlier, list) else []
-    result[name] = _arranged(current, wanted, before, node)
+    result[name] = _arranged(current, order, earlier if isinstance(earlier, list) else [], node)
 
 
 def _arranged(items: list[Any], order: list[Any], before: list[Any], node: Type) -> list[Any]:
-    """Items the patch names, in its order; the server's other items go before those they preceded, else last."""
-    by_identity = {_hashable(_identity(item, node)): item for item in items}
-    named = [_hashable(value) for value in order if _hashable(value) in by_identity]
-    others = [key for key in by_identity if key not in named]
-    place = {_hashable(value): position for position, value in enumerate(before)}
+    """Items the patch names, in its order; the server's other items go before those they preceded, else last.
+
+    Items with equal keys are all kept, and stay beside each other.
+    """
+    asked, known = _places(order, node), _places(before, node)
+
+    def key(item: Any) -> Any:
+        return _hashable(_identity(item, node))
+
+    named = sorted((item for item in items if key(item) in asked), key=lambda item: asked[key(item)])
+    others = [item for item in items if key(item) not in asked]
+    others.sort(key=lambda item: known.get(key(item), len(known)))
     arranged: list[Any] = []
     while named and others:
-        first, second = place.get(others[0]), place.get(named[0])
+        first, second = known.get(key(others[0])), known.get(key(named[0]))
         ahead = first is not None and second is not None and first < second
         arranged.append(others.pop(0) if ahead else named.pop(0))
-    return [by_identity[key] for key in (*arranged, *named, *others)]
+    return [*arranged, *named, *others]
+
+
+def _places(items: list[Any], node: Type) -> dict[Any, int]:
+    """Where each key comes first."""
+    places: dict[Any, int] = {}
+    for index, item in enumerate(items):
+        places.setdefault(_hashable(_identity(item, node)), index)
+    return places
 
 
 def _identity(item: Any, node: Type) -> Any:
@@ -172,7 +198,8 @@ def _hashable(value: Any) -> Any:
 def _stripped(value: Any) -> Any:
     """A value that enters as new: without directives, and without the nulls that would only delete."""
     if isinstance(value, dict):
-        return {key: _stripped(item) for key, item in value.items() if not _is_directive(key) and item is not None}
+        kept = {key: item for key, item in value.items() if not _is_directive(key) and item is not None}
+        return {key: _stripped(item) for key, item in kept.items() if not (isinstance(item, dict) and _PATCH in item)}
     if isinstance(value, list):
-        return [_stripped(item) for item in value if not (isinstance(item, dict) and item.get(_PATCH) == "delete")]
+        return [_stripped(item) for item in value if not (isinstance(item, dict) and _PATCH in item)]
     return value

@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable
 
 from regional.kube.objects import Obj
+from regional.kube.schema.completion import complete
 from regional.kube.schema.quantity import parse_quantity
 from regional.kube.schema.registry import Kind
 from regional.kube.schema.typed import clone
@@ -23,10 +24,25 @@ _SERVER_METADATA = (
     "selfLink",
     "uid",
 )
+_PEOPLES_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
+_KEPT_BY_STATUS = {("Deployment", "labels"), ("Pod", "ownerReferences")}
 # A node registers itself with its status.
 _KEEPS_STATUS_AT_CREATE = {("", "Node")}
+# A namespace's finalizers have a door of their own; who wants another certificate asks again.
+_KEEPS_SPEC = {("", "Namespace"), ("certificates.k8s.io", "CertificateSigningRequest")}
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _JOB_NAME_LABELS = ("batch.kubernetes.io/job-name", "job-name")
+
+
+def settle(kind: Kind, obj: Obj) -> list[str]:
+    """What reading the object into its Go type would do to it; the uids of owners that were named twice."""
+    if (kind.group, kind.kind) == ("", "Secret"):
+        fold_string_data(obj)
+    if kind.custom is None and kind.group != "apiextensions.k8s.io":
+        complete(obj, schema_of(kind))
+        if kind.kind == "DaemonSet":
+            _count_template(obj, None)
+    return _merge_owners(obj["metadata"])
 
 
 def prepare_for_create(kind: Kind, obj: Obj) -> None:
@@ -34,7 +50,6 @@ def prepare_for_create(kind: Kind, obj: Obj) -> None:
     metadata = obj.setdefault("metadata", {})
     for name in _SERVER_METADATA:
         metadata.pop(name, None)
-    _merge_owners(metadata)
     if kind.generation:
         metadata["generation"] = 1
     if kind.status and (kind.group, kind.kind) not in _KEEPS_STATUS_AT_CREATE:
@@ -50,7 +65,7 @@ def prepare_for_create(kind: Kind, obj: Obj) -> None:
 def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str = "") -> None:
     """Keep what this endpoint may not change, and bump the generation if the desired state changed; in place."""
     if subresource == "status" or (subresource == "approval" and kind.kind == "CertificateSigningRequest"):
-        _keep_all_but_status(new, old)
+        _keep_all_but_status(kind, new, old)
         return
     metadata, before = new.setdefault("metadata", {}), old.get("metadata") or {}
     for name in _SERVER_METADATA:
@@ -58,20 +73,19 @@ def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str = "") ->
             continue
         if name in before:
             metadata[name] = before[name]
-        else:
+        elif name != "deletionTimestamp":  # which nobody sets by an update, and which is told
             metadata.pop(name, None)
-    _merge_owners(metadata)
     if kind.status:
         if "status" in old:
             new["status"] = clone(old["status"])
         else:
             new.pop("status", None)
-    if (kind.group, kind.kind) == ("", "Secret"):
-        fold_string_data(new)
-    elif (kind.group, kind.kind) == ("", "Namespace"):
-        _keep_finalizers(new, old)
+    if (kind.group, kind.kind) in _KEEPS_SPEC:
+        _keep_spec(new, old)
     elif (kind.group, kind.kind) == ("", "Service"):
         _keep_cluster_address(new, old)
+    elif (kind.group, kind.kind) == ("apps", "DaemonSet"):
+        _count_template(new, old)
     if kind.generation and _desired(kind, new) != _desired(kind, old):
         metadata["generation"] = (before.get("generation") or 0) + 1
 
@@ -81,27 +95,44 @@ def identify_job(kind: Kind, obj: Obj) -> None:
     if (kind.group, kind.kind) != ("batch", "Job"):
         return
     spec = obj["spec"]
-    if spec.get("manualSelector") or spec.get("selector"):
-        return
-    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
     metadata = spec.setdefault("template", {}).setdefault("metadata", {})
-    labels = dict.fromkeys(_JOB_LABELS, uid) | dict.fromkeys(_JOB_NAME_LABELS, name)
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-    spec["selector"] = {"matchLabels": {_JOB_LABELS[0]: uid}}
+    if not spec.get("manualSelector"):
+        # What is there already stays, and is refused if it is not just this (`workload_rules.job`).
+        metadata["labels"] = job_labels(obj) | (metadata.get("labels") or {})
+        selector = spec.get("selector") or {}
+        own = {_JOB_LABELS[0]: obj["metadata"]["uid"]}
+        spec["selector"] = selector | {"matchLabels": own | (selector.get("matchLabels") or {})}
+    if not obj["metadata"].get("labels") and metadata.get("labels"):
+        obj["metadata"]["labels"] = dict(metadata["labels"])
 
 
-def _keep_all_but_status(new: Obj, old: Obj) -> None:
-    """A status write takes the status (and what apply recorded about it), nothing else."""
-    status = new.get("status")
-    managers = (new.get("metadata") or {}).get("managedFields")
+def job_labels(job: Obj) -> Obj:
+    uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+    return dict.fromkeys(_JOB_LABELS, uid) | dict.fromkeys(_JOB_NAME_LABELS, name)
+
+
+def _keep_all_but_status(kind: Kind, new: Obj, old: Obj) -> None:
+    """A status write takes the status (and what apply recorded about it); of built-in kinds, what people put into
+    metadata too."""
+    status, sent = new.get("status"), new.get("metadata") or {}
     new.clear()
     new.update(clone(old))
     if status is None:
         new.pop("status", None)
     else:
         new["status"] = status
-    if managers is not None:
-        new["metadata"]["managedFields"] = managers
+    metadata = new["metadata"]
+    if sent.get("managedFields") is not None:
+        metadata["managedFields"] = sent["managedFields"]
+    if kind.custom is not None:
+        return
+    for name in _PEOPLES_METADATA:
+        if (kind.kind, name) in _KEPT_BY_STATUS:
+            continue
+        if sent.get(name):
+            metadata[name] = sent[name]
+        else:
+            metadata.pop(name, None)
 
 
 def _desired(kind: Kind, obj: Obj) -> Obj:
@@ -110,16 +141,20 @@ def _desired(kind: Kind, obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if key not in ignored}
 
 
-def _merge_owners(metadata: Obj) -> None:
-    """The same owner twice is one owner."""
+def _merge_owners(metadata: Obj) -> list[str]:
+    """The same owner twice is one owner; returns the uids of those."""
     owners = metadata.get("ownerReferences")
     if not owners:
-        return
+        return []
     kept: list[Obj] = []
+    repeated: list[str] = []
     for owner in owners:
         if owner not in kept:
             kept.append(owner)
+        elif isinstance(owner, dict) and owner.get("uid") not in repeated:
+            repeated.append(str(owner.get("uid")))
     metadata["ownerReferences"] = kept
+    return repeated
 
 
 # --- single kinds --------------------------------------------------------------------------------------------------
@@ -141,7 +176,7 @@ def _namespace(obj: Obj) -> None:
     obj["status"] = {"phase": "Active"}
 
 
-def _keep_finalizers(new: Obj, old: Obj) -> None:
+def _keep_spec(new: Obj, old: Obj) -> None:
     if "spec" in old:
         new["spec"] = clone(old["spec"])
 
@@ -185,6 +220,19 @@ def _equal(left: object, right: object) -> bool:
         return False
 
 
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _count_template(new: Obj, old: Obj | None) -> None:
+    """How often the template changed, in the place where old clients look."""
+    number = "1"
+    if old is not None:
+        number = ((old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)) or "1"
+        if (new.get("spec") or {}).get("template") != (old.get("spec") or {}).get("template"):
+            number = str(int(number) + 1 if number.isdigit() else 1)
+    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), _TEMPLATE_GENERATION: number}
+
+
 def _pending(obj: Obj) -> None:
     obj["status"] = {"phase": "Pending"}
 
@@ -192,7 +240,6 @@ def _pending(obj: Obj) -> None:
 _FIRST: dict[tuple[str, str], Callable[[Obj], None]] = {
     ("", "Namespace"): _namespace,
     ("", "Pod"): _pod,
-    ("", "Secret"): fold_string_data,
     ("", "PersistentVolume"): _pending,
     ("", "PersistentVolumeClaim"): _pending,
 }

@@ -12,15 +12,24 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 from regional.kube.objects import Obj
+from regional.kube.schema.times import time_problem
 from regional.kube.schema.types import ANY, MAP, SCALAR, UNTYPED, Schema, Type
 
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
-_GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64"}
+_INT32, _INT64 = 1 << 31, 1 << 63
+_GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "int-or-string": "int32"}
 
 
-def duplicate_fields(body: bytes) -> list[str]:
-    """Paths of the keys a JSON body gives more than once, e.g. `data.a`."""
+def duplicate_fields(body: bytes, parsed: Any = None) -> list[str]:
+    """Paths of the keys a JSON body gives more than once, e.g. `data.a`.
+
+    `parsed` is what a parser made of it: if it reads just like the body when it is written again, nothing was lost.
+    """
+    if parsed is not None and msgspec.json.encode(parsed) == body.rstrip():
+        return []
     doubled: list[dict[str, Any]] = []
 
     def watch(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -31,13 +40,13 @@ def duplicate_fields(body: bytes) -> list[str]:
         return found
 
     try:
-        parsed = json.loads(body, object_pairs_hook=watch)
+        again = json.loads(body, object_pairs_hook=watch)
     except (ValueError, RecursionError):
         return []
     if not doubled:
         return []
     paths: list[str] = []
-    _collect(parsed, "", paths)
+    _collect(again, "", paths)
     return paths
 
 
@@ -67,6 +76,14 @@ def type_error(obj: Obj, schema: Schema) -> str | None:
     return _mismatch(obj, schema.root, schema.root.name, "")
 
 
+def metadata_error(obj: Obj, schema: Schema) -> str | None:
+    """The same for the metadata alone, of an object whose kind is custom."""
+    node, metadata = schema.root.fields["metadata"], obj.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        return f"json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
+    return _mismatch(metadata, node, node.name, "")
+
+
 def _mismatch(value: Any, node: Type, struct: str, path: str) -> str | None:
     """`struct` is the innermost named type, `path` the fields down to the value; messages show both."""
     if value is None or node.shape == ANY:
@@ -76,12 +93,14 @@ def _mismatch(value: Any, node: Type, struct: str, path: str) -> str | None:
     if node.shape == MAP:
         if not isinstance(value, dict):
             return _cannot(value, node, struct, path)
-        inside = node.name or struct
+        inside, fields, element = node.name or struct, node.fields, node.element
         for name, item in value.items():
-            child = node.child(name)
+            child = fields.get(name, element)
             if child is not None:
+                if child.scalar == "string" and type(item) is str and not child.format:  # most values are
+                    continue
                 # Map entries have no step of their own in the decoder's path.
-                below = f"{path}.{name}" if name in node.fields else path
+                below = f"{path}.{name}" if name in fields else path
                 problem = _mismatch(item, child, inside, below)
                 if problem is not None:
                     return problem
@@ -101,16 +120,21 @@ def _scalar_mismatch(value: Any, node: Type, struct: str, path: str) -> str | No
     if kind == "bytes" and isinstance(value, str):
         return _base64_problem(value)
     if kind in ("string", "bytes"):
-        return None if isinstance(value, str) else _cannot(value, node, struct, path)
+        if not isinstance(value, str):
+            return _cannot(value, node, struct, path)
+        return time_problem(value, micro=node.name == "MicroTime") if node.format == "date-time" else None
     if kind == "boolean":
         return None if isinstance(value, bool) else _cannot(value, node, struct, path)
     if kind == "integer":
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return None if whole else _cannot(value, node, struct, path)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return _cannot(value, node, struct, path)
+        limit = _INT32 if node.format == "int32" else _INT64
+        return None if -limit <= value < limit else _cannot(value, node, struct, path, number=str(value))
     if kind == "number":
         numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
         return None if numeric else _cannot(value, node, struct, path)
-    if isinstance(value, (dict, list, bool)):
+    whole = kind == "int-or-string"
+    if isinstance(value, (dict, list, bool)) or (whole and isinstance(value, float)):
         return _cannot(value, node, struct, path)
     if kind == "quantity" and not _QUANTITY.match(str(value)):
         return f"quantities must match the regular expression '{_QUANTITY.pattern}'"
@@ -131,14 +155,16 @@ def _base64_problem(value: str) -> str | None:
     return None
 
 
-def _cannot(value: Any, node: Type, struct: str, path: str) -> str:
-    found = _json_kind(value)
-    if found == "number" and isinstance(value, float):
-        found = f"number {value}"
+def _cannot(value: Any, node: Type, struct: str, path: str, *, number: str = "") -> str:
+    found = json_kind(value)
+    if number or (
+        found == "number" and isinstance(value, float) and node.scalar in ("integer", "number", "int-or-string")
+    ):
+        found = f"number {number or value}"
     return f"json: cannot unmarshal {found} into Go struct field {struct}{path} of type {_go_type(node)}"
 
 
-def _json_kind(value: Any) -> str:
+def json_kind(value: Any) -> str:
     for kind, name in ((bool, "bool"), ((int, float), "number"), (str, "string"), (list, "array"), (dict, "object")):
         if isinstance(value, kind):
             return name

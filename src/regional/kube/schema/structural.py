@@ -46,13 +46,17 @@ def _prune(value: Any, node: Type, path: str, unknown: list[str], *, drop_nulls:
     if not isinstance(value, dict):
         return
     gone: list[str] = []
+    fields, element = node.fields, node.element
     for name, item in value.items():
-        child = node.child(name)
+        child = fields.get(name, element)
         if child is None:
             gone.append(name)
             unknown.append(f"{path}.{name}" if path else name)
         elif isinstance(item, (dict, list)):
-            _prune(item, child, f"{path}.{name}" if path else name, unknown, drop_nulls=drop_nulls)
+            if item:
+                _prune(item, child, f"{path}.{name}" if path else name, unknown, drop_nulls=drop_nulls)
+            elif drop_nulls and _omitted(node, name, child):
+                gone.append(name)
         elif item is None and drop_nulls and child.shape != ANY:
             # A typed decoder reads null as "not set"; in a map of strings that is the empty string.
             if name in node.fields or child.scalar != "string":
@@ -61,6 +65,13 @@ def _prune(value: Any, node: Type, path: str, unknown: list[str], *, drop_nulls:
                 value[name] = ""
     for name in gone:
         del value[name]
+
+
+def _omitted(node: Type, name: str, child: Type) -> bool:
+    """Whether a built-in kind's field is left out when empty: lists and maps of any keys are, structs are not."""
+    if name not in node.fields or name in node.zero:
+        return False
+    return child.shape == LIST or (child.shape == MAP and not child.fields and child.element is not UNTYPED)
 
 
 # --- defaulting ----------------------------------------------------------------------------------------------------

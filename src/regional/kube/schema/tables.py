@@ -53,39 +53,40 @@ def table(
     list_meta: Obj | None = None,
     include: str = "Metadata",
     with_columns: bool = True,
+    version: str = "v1",
 ) -> Obj:
     """A whole Table; `include` is the includeObject parameter (None, Metadata, Object)."""
     return {
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": f"meta.k8s.io/{version}",
         "metadata": list_meta or {},
         "columnDefinitions": columns(kind) if with_columns else None,
-        "rows": [{"cells": cells(kind, obj, now), "object": _row_object(obj, include)} for obj in items],
+        "rows": [{"cells": cells(kind, obj, now), "object": _row_object(obj, include, version)} for obj in items],
     }
 
 
-def _row_object(obj: Obj, include: str) -> Obj | None:
+def _row_object(obj: Obj, include: str, version: str) -> Obj | None:
     if include == "None":
         return None
     if include == "Object":
         return obj
     return {
         "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": f"meta.k8s.io/{version}",
         "metadata": obj.get("metadata") or {},
     }
 
 
 def _column(name: str) -> Obj:
-    """`*` marks the wide columns, `#` the whole numbers."""
+    """`*` marks the wide columns, `#` the whole numbers, `?` what is true or false."""
     priority = 1 if "*" in name else 0
-    kind = "integer" if "#" in name else "string"
-    title = name.rstrip("*#")
+    kind = "integer" if "#" in name else "boolean" if "?" in name else "string"
+    title = name.rstrip("*#?")
     described = {"Name": _NAME, "Age": _CREATED, "Created At": _CREATED}.get(title, title)
     return {
         "name": title,
-        "type": kind,
-        "format": "name" if title == "Name" and not priority else "",
+        "type": "date" if title == "Created At" else kind,
+        "format": "name" if title == "Name" else "",
         "description": described,
         "priority": priority,
     }

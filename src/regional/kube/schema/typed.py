@@ -86,6 +86,7 @@ def _addressed(node: Type, items: list[Any]) -> dict[str, Any]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def address_text(address: str) -> str:
     """One path element as error messages print it: `.spec`, `[type="A"]`, `[="x"]`."""
     prefix, rest = address[:2], address[2:]
@@ -111,7 +112,9 @@ def owned_fields(value: Any, node: Type) -> FieldSet:
         return out
     for name, item in value.items():
         field = node.fields.get(name)
-        if field is not None:
+        if not isinstance(item, (dict, list)):
+            out["f:" + name] = {}
+        elif field is not None:
             entry = _owned_entry(item, field, named=True)
             if entry is not None:
                 out["f:" + name] = entry
@@ -151,7 +154,7 @@ def all_fields(value: Any, node: Type) -> FieldSet:
     out: FieldSet = {SELF: {}}
     if shape == MAP:
         for name, item in value.items():
-            out["f:" + name] = all_fields(item, child_type(node, name))
+            out["f:" + name] = all_fields(item, child_type(node, name)) if isinstance(item, (dict, list)) else {}
     else:
         element = node.element or UNTYPED
         for address, item in _addressed(node, value).items():
@@ -198,7 +201,9 @@ def _compare(old: Any, new: Any, node: Type, added: FieldSet, removed: FieldSet,
     old, new = old or {}, new or {}
     for name, item in new.items():
         earlier = old.get(name, _MISSING)
-        if earlier is not item:
+        if earlier is _MISSING and not isinstance(item, (dict, list)):
+            added["f:" + name] = {}
+        elif earlier is not item:
             _compare_entry("f:" + name, earlier, item, child_type(node, name), added, removed, modified)
     for name, item in old.items():
         if name not in new:
@@ -242,6 +247,8 @@ def _compare_replaced(address: str, old: Any, new: Any, node: Type, added: Field
 
 def merge(live: Any, config: Any, node: Type) -> Any:
     """Live with config laid over it: config wins, lists merge by key. Shares nothing with its operands."""
+    if config is None and node.shape in (MAP, LIST) and not node.atomic:
+        return clone(live)  # to say null of something that merges is to say nothing
     shape = shape_of(node, config)
     if shape == SCALAR or shape_of(node, live) != shape:
         return clone(config)
@@ -250,7 +257,9 @@ def merge(live: Any, config: Any, node: Type) -> Any:
     out = {}
     for name, item in live.items():
         if name in config:
-            out[name] = merge(item, config[name], child_type(node, name))
+            wanted = config[name]
+            leaf = wanted is not None and not isinstance(wanted, (dict, list))
+            out[name] = wanted if leaf else merge(item, wanted, child_type(node, name))
         else:
             out[name] = clone(item)
     for name, item in config.items():

@@ -21,10 +21,13 @@ def check(value: Any, node: Type, path: str = "") -> None:
     elif node.shape == MAP:
         if not isinstance(value, dict):
             raise TypeMismatch(f"{path}: expected map, got &{{{_go_plain(value)}}}")
+        fields, element = node.fields, node.element
         for name, item in value.items():
-            child = node.child(name)
+            child = fields.get(name, element)
             if child is None:
                 raise TypeMismatch(f"{path}.{name}: field not declared in schema")
+            if child.scalar == "string" and type(item) is str:  # most values are
+                continue
             check(item, child, f"{path}.{name}")
     elif not isinstance(value, list):
         raise TypeMismatch(f"{path}: expected list, got &{{{_go_plain(value)}}}")

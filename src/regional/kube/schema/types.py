@@ -235,8 +235,11 @@ def _read_extensions(built: Type, node: Obj) -> None:
 
 
 def _builtin_key_defaults(node: Obj, keys: tuple[str, ...]) -> dict[str, Any]:
-    properties = definitions()[node["items"]["$ref"]].get("properties") or {}
-    return {key: properties[key]["default"] for key in keys if "default" in properties.get(key, {})}
+    """A missing key is its default, or else the zero of its Go type."""
+    item = definitions()[node["items"]["$ref"]]
+    properties, zero = item.get("properties") or {}, item.get("x-zero") or {}
+    defaults = {key: properties.get(key, {}).get("default", zero.get(key)) for key in keys}
+    return {key: value for key, value in defaults.items() if value is not None}
 
 
 def _zero_value(node: Type) -> Obj:

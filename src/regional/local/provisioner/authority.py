@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from regional.core import pki
 from regional.core.files import write_atomic
 from regional.core.problems import UserError
+from regional.local.provisioner.locks import alone
 
 CERTIFICATE_DAYS = 397
 _REVOCATION_LIST_DAYS = 3650  # renewed at every revocation; an outdated list would lock everybody out
@@ -44,6 +45,10 @@ def new_request(common_name: str) -> tuple[str, str]:
 def common_name(certificate: str) -> str:
     names = x509.load_pem_x509_certificate(certificate.encode()).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
+
+
+def begins(certificate: str) -> datetime:
+    return x509.load_pem_x509_certificate(certificate.encode()).not_valid_before_utc
 
 
 def serial(certificate: str) -> int:
@@ -118,13 +123,14 @@ class FileAuthority:
         return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def revoke(self, number: int) -> bool:
-        """True if the list changed."""
-        listed = x509.load_pem_x509_crl(self.revocations.encode())
-        numbers = [entry.serial_number for entry in listed]
-        if number in numbers:
-            return False
-        self._write_revocations([*numbers, number])
-        return True
+        """True if the list changed. Steps of two clusters may revoke at once: neither may lose the other's entry."""
+        with alone(self._directory / "crl.lock"):
+            listed = x509.load_pem_x509_crl(self.revocations.encode())
+            numbers = [entry.serial_number for entry in listed]
+            if number in numbers:
+                return False
+            self._write_revocations([*numbers, number])
+            return True
 
     def _issuer(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         pair = self.pair()

@@ -3,6 +3,9 @@
 Before a root is applied, the key is made and the region's authority signs the request; the root gets the certificate
 alone, so no state, plan or output ever holds a key. A certificate that is good for another month is kept.
 
+An agent's certificate is replaced with overlap: the former one stays registered until a later step, which is told that
+the agent was seen with the newest, withdraws it.
+
 An agent's key crosses accounts in two steps, as the operator's commands do. The regional step leaves certificate and
 key in `maestro/agent-handover/<cluster>` *before* the certificate is registered; the management step writes them into
 the Management Cluster's account and then removes the hand-over. So a registered certificate without a hand-over has
@@ -12,16 +15,18 @@ arrived. The server's key waits in a hand-over of its own until the root has mad
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
+import yaml
 from botocore.exceptions import ClientError
 
 from regional.cloud.aws import Aws
 from regional.cloud.secrets import get_secret, put_secret
 from regional.core.problems import UserError
 from regional.local.provisioner import iot_records
-from regional.local.provisioner.authority import CERTIFICATE_DAYS, Authority, lasts, new_request
+from regional.local.provisioner.authority import CERTIFICATE_DAYS, Authority, begins, lasts, new_request
 from regional.local.provisioner.inputs import ManagementInputs
 from regional.local.provisioner.mosquitto import SERVER_NAME
 from regional.local.provisioner.records import error_code
@@ -77,23 +82,43 @@ def store_server_bundle(aws: Aws, bundle: Bundle) -> None:
     _remove(aws, SERVER_HANDOVER)
 
 
-def agent_certificate(
-    regional: Aws, inputs: ManagementInputs, signing: Signing, broker_host: str, *, renew: bool
-) -> str:
-    """The agent's certificate. If it is new, certificate and key already wait for the other half."""
-    authority = signing.authority(inputs.cluster_id)
+def agent_certificates(
+    regional: Aws,
+    inputs: ManagementInputs,
+    signing: Signing,
+    broker_host: str,
+    recorded_arn: str,
+    *,
+    renew: bool,
+    retire: bool,
+) -> tuple[str, list[str]]:
+    """The agent's newest certificate, and the former ones that are still good. If the newest is made now, certificate
+    and key already wait for the other half. With `retire` no former ones are named, and so they are withdrawn."""
+    authority = signing.authority(inputs.cluster_id).certificate
     waiting = _handover(regional, inputs)
-    if waiting is not None and lasts(waiting.certificate, inputs.cluster_id, authority.certificate):
-        return waiting.certificate
+    if retire and waiting is not None:
+        raise UserError(
+            f"the new certificate of {inputs.cluster_id} has not been carried to its account yet",
+            "run maestro-agent-iot-management for it first",
+        )
     registered = iot_records.active_certificates(regional, maestro_agent_iot_regional.policy_name(inputs))
-    for certificate in registered.values():
-        if not renew and lasts(certificate, inputs.cluster_id, authority.certificate):
-            return certificate
-    minted = _mint(inputs.cluster_id, signing)
-    handover = Handover(minted.certificate, minted.private_key, minted.ca_cert, broker_host)
-    put_secret(regional, inputs.handover_secret, msgspec.to_builtins(handover))
-    log.info("certificate waits to be carried over", extra={"secret": inputs.handover_secret})
-    return minted.certificate
+    newest = newest_of(registered, recorded_arn)
+    if waiting is not None and lasts(waiting.certificate, inputs.cluster_id, authority):
+        newest = waiting.certificate
+    elif renew or not lasts(newest, inputs.cluster_id, authority):
+        minted = _mint(inputs.cluster_id, signing)
+        handover = Handover(minted.certificate, minted.private_key, minted.ca_cert, broker_host)
+        put_secret(regional, inputs.handover_secret, msgspec.to_builtins(handover))
+        log.info("certificate waits to be carried over", extra={"secret": inputs.handover_secret})
+        newest = minted.certificate
+    others = [pem for pem in registered.values() if pem != newest]
+    former = [pem for pem in others if lasts(pem, inputs.cluster_id, authority, days=0)]
+    return newest, [] if retire else sorted(former, key=begins)
+
+
+def newest_of(registered: Mapping[str, str], recorded_arn: str) -> str:
+    """Of certificates by their ARN: the one that the root put out last. Empty if there is none."""
+    return registered.get(recorded_arn) or max(registered.values(), key=begins, default="")
 
 
 def carry_over(regional: Aws, management: Aws, inputs: ManagementInputs) -> None:
@@ -101,18 +126,28 @@ def carry_over(regional: Aws, management: Aws, inputs: ManagementInputs) -> None
     secrets = maestro_agent_iot_management
     waiting = _handover(regional, inputs)
     if waiting is None:
-        if get_secret(management, secrets.CERT_SECRET) is None or get_secret(management, secrets.CONFIG_SECRET) is None:
+        present = get_secret(management, secrets.CONFIG_SECRET)
+        if present is None or get_secret(management, secrets.CERT_SECRET) is None:
             raise UserError(
                 f"no certificate waits for {inputs.cluster_id} in the regional account, and it has none yet",
                 "run maestro-agent-iot-regional for it first; with --renew if its certificate was lost",
             )
+        # Written by an older version, it may lack what the broker asks for now.
+        host = yaml.safe_load(msgspec.json.decode(present)["config"])["brokerHost"]
+        _configure(management, inputs, host)
         return
     bundle = Bundle(waiting.certificate, waiting.private_key, waiting.ca_cert)
-    config = broker.broker_config(waiting.broker_host, inputs.cluster_id)
     put_secret(management, secrets.CERT_SECRET, msgspec.to_builtins(bundle))
-    put_secret(management, secrets.CONFIG_SECRET, {"config": config, "consumerName": inputs.cluster_id})
+    _configure(management, inputs, waiting.broker_host)
     _remove(regional, inputs.handover_secret)
     log.info("certificate carried over", extra={"consumer": inputs.cluster_id})
+
+
+def _configure(management: Aws, inputs: ManagementInputs, broker_host: str) -> None:
+    config = broker.broker_config(broker_host, inputs.region_id, inputs.cluster_id)
+    place = maestro_agent_iot_management.CONFIG_SECRET
+    if put_secret(management, place, {"config": config, "consumerName": inputs.cluster_id}):
+        log.info("the agent's configuration is written", extra={"secret": place})
 
 
 def _remove(aws: Aws, secret: str) -> None:

@@ -23,6 +23,7 @@ from regional.local.provisioner import records
 from regional.local.provisioner.cluster_directory import ClusterDirectory
 from regional.local.provisioner.context import Context
 from regional.local.provisioner.inputs import CommonInputs
+from regional.local.provisioner.real_cluster import run_real_control_plane
 from regional.local.supervisor_client import ServiceSpec
 from regional.local.tools import ensure_kubectl_and_helm
 
@@ -70,7 +71,8 @@ async def run_cluster(request: ClusterRequest, inputs: CommonInputs, context: Co
     directory = ClusterDirectory(context.paths.cluster(request.directory_name), request.directory_name, block)
     directory.ensure()
     write_json(directory.directory / "cluster.json", _Record(request.name, request.cluster_type))
-    bootstrap, _ = await asyncio.gather(asyncio.to_thread(_record, aws, request, inputs), _run_api(directory, context))
+    run_api = run_real_control_plane if context.kube == "real" else _run_api
+    bootstrap, _ = await asyncio.gather(asyncio.to_thread(_record, aws, request, inputs), run_api(directory, context))
     await asyncio.to_thread(_ensure_node_credentials, aws, request, inputs, directory.aws_credentials)
     await _run_node(directory, inputs, context)
     return ClusterOutputs(

@@ -1,9 +1,10 @@
 """`regionctl provision`: what a pipeline's step runs.
 
     regionctl provision --root network --var-file deploy/local/local/terraform/regional.json
-        [--var key=value …] [--result-file output=path …] [--renew]
+        [--var key=value …] [--result-file output=path …] [--renew | --retire]
 
-The engine is chosen by PROVISIONER=local|terraform, the region of this machine by REGION.
+The engine is chosen by PROVISIONER=local|terraform, the region of this machine by REGION, the control plane of its
+clusters by KUBE=embedded|real.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Request(msgspec.Struct, kw_only=True):
     overrides: dict[str, str] = {}
     result_files: dict[str, Path] = {}  # output name to the file that gets it, as a Tekton task's results
     renew: bool = False
+    retire: bool = False
 
 
 def provision_command(request: Request, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -44,13 +46,21 @@ def provision_command(request: Request, environ: Mapping[str, str] | None = None
     engine = environ.get("PROVISIONER", "local")
     if engine not in ("local", "terraform"):
         raise UserError(f"PROVISIONER is {engine!r}", "it is `local` or `terraform`")
+    kube = environ.get("KUBE") or "embedded"
+    if kube not in ("embedded", "real"):
+        raise UserError(f"KUBE is {kube!r}", "it is `embedded` or `real`")
     inputs = read_inputs(request)
     missing = sorted(set(request.result_files) - {f.encode_name for f in _outputs(request.root)})
     if missing:
         raise UserError(f"{request.root} has no output {', '.join(missing)}")
     aws = Aws(environ=environ, region=environ.get("AWS_REGION", "") or str(inputs.get("region", "")))
     context = Context(
-        RegionPaths(request.region), aws, engine="terraform" if engine == "terraform" else "local", renew=request.renew
+        RegionPaths(request.region),
+        aws,
+        engine="terraform" if engine == "terraform" else "local",
+        kube="real" if kube == "real" else "embedded",
+        renew=request.renew,
+        retire=request.retire,
     )
     try:
         outputs = loop.run(provision(request.root, inputs, context))

@@ -12,6 +12,7 @@ from regional.local.provisioner.mosquitto import Authorities
 from regional.local.supervisor_client import SupervisorClient, socket_path
 
 EngineName = Literal["local", "terraform"]
+KubeName = Literal["embedded", "real"]
 
 BROKER_ADDRESS, DATABASE_ADDRESS, GATEWAY_ADDRESS, REGION_BLOCK = 2, 1, 4, "region"
 
@@ -24,14 +25,18 @@ class Context:
         *,
         supervisor: SupervisorClient | None = None,
         engine: EngineName = "local",
+        kube: KubeName = "embedded",
         renew: bool = False,
+        retire: bool = False,
     ) -> None:
         self.paths = paths
         self.central = central
         self.supervisor = supervisor or SupervisorClient.of(paths)
         self.addresses = Addresses(paths)
         self.engine = engine
+        self.kube = kube
         self.renew = renew  # mint new certificates even if the present ones are good
+        self.retire = retire  # withdraw an agent's former certificates
         self._accounts: dict[tuple[str, str], Aws] = {}
 
     def account(self, account_id: str, region: str) -> Aws:

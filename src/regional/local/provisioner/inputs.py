@@ -31,6 +31,11 @@ class CommonInputs(msgspec.Struct, kw_only=True, frozen=True):
     delete: bool = False
 
     @property
+    def region_id(self) -> str:
+        """The region deployment, unique in an account: topics and client ids at the broker carry it."""
+        return f"{self.environment}-{self.region_alias}"
+
+    @property
     def tags(self) -> dict[str, str]:
         return {
             "environment": self.environment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from regional.cloud.aws import Aws
-from regional.local.provisioner.mosquitto import TOPICS
+from regional.local.provisioner.mosquitto import client_id_prefix, topics_of
 from regional.local.provisioner.records import error_code
 
 log = logging.getLogger(__name__)
@@ -21,24 +21,27 @@ log = logging.getLogger(__name__)
 _NAME = "${iot:Certificate.Subject.CommonName}"
 
 
-def server_policy(region: str, account: str) -> dict[str, Any]:
-    iot = f"arn:aws:iot:{region}:{account}"
-    filters = [f"{TOPICS}/+/agentevents", f"$share/statussubscribers/{TOPICS}/+/agentevents"]
+def server_policy(region: str, account: str, region_id: str, partition: str = "aws") -> dict[str, Any]:
+    """Its replicas share a certificate; each adds its pod's name to the certificate's for a client id of its own."""
+    iot, topics = f"arn:{partition}:iot:{region}:{account}", topics_of(region_id)
+    filters = [f"{topics}/+/agentevents", f"$share/statussubscribers/{topics}/+/agentevents"]
     return _policy(
-        ("iot:Connect", f"{iot}:client/{_NAME}-*"),
-        ("iot:Publish", f"{iot}:topic/{TOPICS}/*/sourceevents"),
-        ("iot:Receive", f"{iot}:topic/{TOPICS}/*/agentevents"),
+        ("iot:Connect", f"{iot}:client/{client_id_prefix(region_id)}{_NAME}-*"),
+        ("iot:Publish", f"{iot}:topic/{topics}/*/sourceevents"),
+        ("iot:Receive", f"{iot}:topic/{topics}/*/agentevents"),
         ("iot:Subscribe", [f"{iot}:topicfilter/{item}" for item in filters]),
     )
 
 
-def agent_policy(region: str, account: str) -> dict[str, Any]:
-    iot = f"arn:aws:iot:{region}:{account}"
+def agent_policy(region: str, account: str, region_id: str, partition: str = "aws") -> dict[str, Any]:
+    """The second client id is what the Go agent makes of --cloudevents-client-id=<region id>.<consumer>-work-agent."""
+    iot, topics = f"arn:{partition}:iot:{region}:{account}", topics_of(region_id)
+    client = f"{iot}:client/{client_id_prefix(region_id)}{_NAME}"
     return _policy(
-        ("iot:Connect", [f"{iot}:client/{_NAME}", f"{iot}:client/{_NAME}-work-agent-client"]),
-        ("iot:Publish", f"{iot}:topic/{TOPICS}/{_NAME}/agentevents"),
-        ("iot:Receive", f"{iot}:topic/{TOPICS}/{_NAME}/sourceevents"),
-        ("iot:Subscribe", f"{iot}:topicfilter/{TOPICS}/{_NAME}/sourceevents"),
+        ("iot:Connect", [client, f"{client}-work-agent-client"]),
+        ("iot:Publish", f"{iot}:topic/{topics}/{_NAME}/agentevents"),
+        ("iot:Receive", f"{iot}:topic/{topics}/{_NAME}/sourceevents"),
+        ("iot:Subscribe", f"{iot}:topicfilter/{topics}/{_NAME}/sourceevents"),
     )
 
 
@@ -102,18 +105,13 @@ def active_certificates(aws: Aws, policy: str) -> dict[str, str]:
     return {str(d["certificateArn"]): str(d["certificatePem"]) for d in described if d["status"] == "ACTIVE"}
 
 
-def retire_others(aws: Aws, policy: str, kept_arn: str) -> list[str]:
-    """Take the policy away from every certificate but one; the PEM of each that lost it."""
+def retire(aws: Aws, policy: str, certificate_arns: Iterable[str]) -> None:
+    """Take the policy away from these certificates, and their life."""
     client = aws.client("iot")
-    retired = []
-    for arn, certificate in active_certificates(aws, policy).items():
-        if arn == kept_arn:
-            continue
+    for arn in certificate_arns:
         client.detach_policy(policyName=policy, target=arn)
         client.update_certificate(certificateId=arn.rpartition("/")[2], newStatus="INACTIVE")
         log.info("certificate retired", extra={"certificate": arn})
-        retired.append(certificate)
-    return retired
 
 
 def _described(describe: Callable[..., dict[str, Any]], certificate: str) -> dict[str, Any] | None:

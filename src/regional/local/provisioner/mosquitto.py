@@ -26,8 +26,18 @@ log = logging.getLogger(__name__)
 AGENT_PORT = 8883
 SERVER_PORT = 8884
 SERVER_NAME = "maestro-server"
-TOPICS = "sources/maestro/consumers"
+TOPICS = "sources/maestro/consumers"  # Maestro's own; a provisioned region's carry its id
 _LARGEST_MESSAGE = 128 * 1024  # what AWS IoT takes
+
+
+def topics_of(region_id: str) -> str:
+    """In an account that holds two regions, neither hears the other, whatever their clusters are called."""
+    return f"sources/maestro-{region_id}/consumers"
+
+
+def client_id_prefix(region_id: str) -> str:
+    """A dot, which neither a region's nor a cluster's name has: no two of them make the same id."""
+    return f"{region_id}."
 
 
 class Authorities:
@@ -46,7 +56,7 @@ class Authorities:
                 log.info("certificate authority made", extra={"authority": authority.name})
 
 
-def service(directory: Path, address: str, authorities: Authorities) -> ServiceSpec:
+def service(directory: Path, address: str, authorities: Authorities, topics: str = TOPICS) -> ServiceSpec:
     """Write the broker's files and say how to run it. The digest makes a changed file restart the service."""
     user = user_for("mosquitto")
     own_directory(directory, user)
@@ -58,8 +68,8 @@ def service(directory: Path, address: str, authorities: Authorities) -> ServiceS
         "agents.crl": authorities.agents.revocations,
         "server-ca.crt": authorities.server.certificate,
         "server.crl": authorities.server.revocations,
-        "agents.acl": _agents_acl(),
-        "server.acl": _server_acl(),
+        "agents.acl": _agents_acl(topics),
+        "server.acl": _server_acl(topics),
         "mosquitto.conf": _configuration(directory, address, user),
         "tls.key": certificate.key,
         "tls.crt": certificate.certificate,
@@ -132,10 +142,10 @@ def _configuration(directory: Path, address: str, user: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _agents_acl() -> str:
+def _agents_acl(topics: str) -> str:
     """%u is the certificate's name. Resync requests travel on the same two topics; there is no broadcast topic."""
-    return f"pattern read {TOPICS}/%u/sourceevents\npattern write {TOPICS}/%u/agentevents\n"
+    return f"pattern read {topics}/%u/sourceevents\npattern write {topics}/%u/agentevents\n"
 
 
-def _server_acl() -> str:
-    return f"user {SERVER_NAME}\ntopic write {TOPICS}/+/sourceevents\ntopic read {TOPICS}/+/agentevents\n"
+def _server_acl(topics: str) -> str:
+    return f"user {SERVER_NAME}\ntopic write {topics}/+/sourceevents\ntopic read {topics}/+/agentevents\n"

@@ -306,7 +306,8 @@ async def _start(server: Server, log_file: Path) -> asyncio.subprocess.Process:
                 return process
         except (OSError, asyncpg.PostgresError):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 0.02)
+                async with asyncio.timeout(0.02):
+                    await process.wait()
     raise UserError(f"PostgreSQL ended at once: {log_file.read_text(errors='replace')[-500:]}")
 
 

@@ -7,12 +7,9 @@ outputs stored last.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import difflib
-import fcntl
 import logging
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +21,7 @@ from regional.local.provisioner.certificates import Bundle, Signing
 from regional.local.provisioner.context import Context
 from regional.local.provisioner.inputs import CommonInputs, ManagementInputs, RegionalInputs, variables
 from regional.local.provisioner.local_engine import LocalEngine
+from regional.local.provisioner.locks import one_at_a_time
 from regional.local.provisioner.outputs import load_outputs, save_outputs, state_key
 from regional.local.provisioner.root_table import ROOTS, Root, target_account
 from regional.local.provisioner.terraform_engine import TerraformEngine
@@ -51,7 +49,8 @@ async def provision(root: str, inputs: Mapping[str, Any], context: Context) -> d
     base = _parse(RegionalInputs if definition.about_region else ManagementInputs, given, root)
     engine: Engine = LocalEngine(context) if context.engine == "local" else TerraformEngine(context)
     log.info("provisioning", extra={"root": root, "state": state_key(root, base, ""), "engine": context.engine})
-    async with _one_at_a_time(context.paths.pipelines / "locks", state_key(root, base, "")):
+    lock = state_key(root, base, "").replace("/", "_")  # in the place of Terraform's state lock
+    async with one_at_a_time(context.paths.pipelines / "locks" / f"{lock}.lock"):
         given = await asyncio.to_thread(_fill_from_earlier, definition, given, base, context)
         bundle = None if base.delete else await asyncio.to_thread(_mint, definition, given, base, context, engine)
         outputs = await engine.apply(definition, _parse(definition.inputs, given, root))
@@ -117,9 +116,11 @@ def _mint(root: Root, given: dict[str, Any], inputs: CommonInputs, context: Cont
             raise UserError("the region has no broker yet", "provision broker first")
         regional = context.account(inputs.regional_aws_account_id, inputs.region)
         signing = engine.signing(inputs, given.get("ca_certificate_pem", ""))
-        given["certificate_pem"] = certificates.agent_certificate(
-            regional, inputs, signing, broker_host, renew=context.renew
+        recorded = (_earlier(root.name, inputs, context) or {}).get("certificate_arn", "")
+        newest, former = certificates.agent_certificates(
+            regional, inputs, signing, broker_host, recorded, renew=context.renew, retire=context.retire
         )
+        given |= {"certificate_pem": newest, "former_certificates_pem": former}
     return None
 
 
@@ -135,12 +136,3 @@ def _finish(root: Root, inputs: CommonInputs, context: Context, bundle: Bundle |
     if root.name == "api-gateway" and outputs.get("rest_api_id"):
         edge.publish_stage(door, outputs["rest_api_id"], outputs["deployment_id"])
     save_outputs(door, account, root.name, inputs, outputs)
-
-
-@contextlib.asynccontextmanager
-async def _one_at_a_time(directory: Path, key: str) -> AsyncIterator[None]:
-    """Terraform's state lock: the kernel frees it when its holder dies, however it dies."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f"{key.replace('/', '_')}.lock").open("w") as handle:
-        await asyncio.to_thread(fcntl.flock, handle, fcntl.LOCK_EX)
-        yield

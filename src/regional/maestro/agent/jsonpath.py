@@ -1,4 +1,5 @@
-"""Feedback paths in kubectl's JSONPath dialect, the part that reads: fields, indexes, slices, wildcards and filters.
+"""Feedback paths in kubectl's JSONPath dialect, the part that reads: fields, indexes, slices, unions, wildcards,
+filters, and what is anywhere below.
 
 A field that is not there is not an error, it is nothing: statuses fill up over time.
 """
@@ -11,13 +12,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Step = Callable[[Any], Iterable[Any]]
+Steps = tuple[tuple[Step, ...], ...]
+"""One behind the other. Each is a union of one or more: what the first finds in all of its parents, then the next."""
 
-_FIELD = re.compile(r"\.((?:\\.|[^.\[\]\\{}()'\"\s])+)")
-_QUOTED = re.compile(r"\[\s*(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\s*\]")
-_INDEX = re.compile(r"\[\s*(-?\d+)\s*\]")
-_SLICE = re.compile(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]")
-_ALL = re.compile(r"\[\s*\*\s*\]|\.\*")
-_FILTER = re.compile(r"\[\?\(\s*@((?:\.[\w\\./-]+|\['[^']+'\])+)\s*(?:(==|!=|<=|>=|<|>)\s*([^)]+?)\s*)?\)\]")
+LONGEST = 1000
+MOST = 100_000
+"""Values that a step may find: paths may name everything below everything, over and over."""
+# These come from whoever writes bundles: each must fail as quickly as it matches, whatever it is given.
+_FIELD = re.compile(r"\.?((?:\\.|[^.\[\]\\{}()'\"\s])+)")
+_EVERY = re.compile(r"\.?\*")
+_ITEM = re.compile(
+    r"\s*+(?:(?P<name>'(?:\\.|[^'\\])*+'|\"(?:\\.|[^\"\\])*+\")|(?P<every>\*)"
+    r"|(?P<slice>-?\d*+:-?\d*+(?::-?\d*+)?)|(?P<index>-?\d++))\s*+(?P<end>[,\]])"
+)
+_FILTER = re.compile(r"\[\?\(\s*@((?:\.(?:\\.|[\w/-])+|\['[^']+'\])*)\s*+(?:(==|!=|<=|>=|<|>)\s*+([^)]+))?\)\]")
 
 
 class BadPath(ValueError):
@@ -26,46 +34,83 @@ class BadPath(ValueError):
 
 def find(document: Any, path: str) -> list[Any]:
     """Every value that the path (`.status.x`, with or without braces) leads to. Raises BadPath."""
-    found = [document]
-    for step in compiled(path):
-        found = [value for parent in found for value in step(parent)]
-    return found
+    return _found([document], compiled(path))
+
+
+def _found(values: list[Any], steps: Steps) -> list[Any]:
+    for union in steps:
+        found: list[Any] = []
+        for step in union:
+            for parent in values:
+                for value in step(parent):
+                    found.append(value)
+                    if len(found) > MOST:
+                        raise BadPath(f"it leads to more than {MOST} values")
+        values = found
+    return values
 
 
 @functools.lru_cache(maxsize=1024)
-def compiled(path: str) -> tuple[Step, ...]:
+def compiled(path: str) -> Steps:
+    if len(path) > LONGEST:
+        raise BadPath(f"{path[:40]!r}… is longer than {LONGEST} characters")
     text = path.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
-    text = text.removeprefix("$")
+    text = text[1:] if text[:1] in ("$", "@") else text
     if text and text[0] not in ".[":
         text = "." + text
-    steps: list[Step] = []
+    steps: list[tuple[Step, ...]] = []
     position = 0
     while position < len(text):
         if text[position:] == ".":  # the document itself
             break
-        step, position = _step(text, position)
-        steps.append(step)
+        union, position = _step(text, position)
+        steps.append(union)
     return tuple(steps)
 
 
-def _step(text: str, at: int) -> tuple[Step, int]:
-    if found := _ALL.match(text, at):
-        return _every, found.end()
-    if found := _FIELD.match(text, at):
-        return functools.partial(_field, _unescaped(found.group(1))), found.end()
-    if found := _QUOTED.match(text, at):
-        return functools.partial(_field, _unescaped(found.group(1) or found.group(2) or "")), found.end()
-    if found := _INDEX.match(text, at):
-        return functools.partial(_index, int(found.group(1))), found.end()
-    if found := _SLICE.match(text, at):
-        return functools.partial(_slice, _number(found.group(1)), _number(found.group(2))), found.end()
+def _step(text: str, at: int) -> tuple[tuple[Step, ...], int]:
+    if text.startswith("..", at):
+        # What follows has no dot of its own.
+        return (_below,), at + 2
+    if "." in text[max(0, at - 1) : at + 1]:
+        if found := _EVERY.match(text, at):
+            return (_every,), found.end()
+        if found := _FIELD.match(text, at):
+            return (functools.partial(_field, _unescaped(found.group(1))),), found.end()
     if found := _FILTER.match(text, at):
         inner, operator, literal = found.groups()
         wanted = _literal(literal) if operator else None
-        return functools.partial(_filter, compiled(inner), operator or "", wanted), found.end()
+        return (functools.partial(_filter, compiled(inner), operator or "", wanted),), found.end()
+    if text[at] == "[":
+        return _union(text, at)
     raise BadPath(f"{text!r} is not understood at {text[at : at + 20]!r}")
+
+
+def _union(text: str, at: int) -> tuple[tuple[Step, ...], int]:
+    steps: list[Step] = []
+    position = at + 1
+    while found := _ITEM.match(text, position):
+        steps.append(_item(found))
+        position = found.end()
+        if found.group("end") == "]":
+            return tuple(steps), position
+    raise BadPath(f"{text!r} is not understood at {text[at : at + 20]!r}")
+
+
+def _item(found: re.Match[str]) -> Step:
+    if (name := found.group("name")) is not None:
+        return functools.partial(_field, _unescaped(name[1:-1]))
+    if found.group("every"):
+        return _every
+    if (index := found.group("index")) is not None:
+        return functools.partial(_index, int(index))
+    start, end, *by = (_number(part) for part in found.group("slice").split(":"))
+    step = by[0] if by else None
+    if step is not None and step < 1:
+        raise BadPath(f"{found.group('slice')!r} does not go forward")
+    return functools.partial(_slice, slice(start, end, step))
 
 
 def _unescaped(text: str) -> str:
@@ -77,6 +122,7 @@ def _number(text: str) -> int | None:
 
 
 def _literal(text: str) -> Any:
+    text = text.strip()
     if len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]:
         return text[1:-1]
     if text in ("true", "false"):
@@ -95,8 +141,8 @@ def _index(position: int, value: Any) -> Iterable[Any]:
     return [value[position]] if isinstance(value, list) and -len(value) <= position < len(value) else []
 
 
-def _slice(start: int | None, end: int | None, value: Any) -> Iterable[Any]:
-    return value[start:end] if isinstance(value, list) else []
+def _slice(part: slice, value: Any) -> Iterable[Any]:
+    return value[part] if isinstance(value, list) else []
 
 
 def _every(value: Any) -> Iterable[Any]:
@@ -105,12 +151,17 @@ def _every(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else []
 
 
-def _filter(inner: tuple[Step, ...], operator: str, wanted: Any, value: Any) -> Iterable[Any]:
+def _below(value: Any) -> Iterable[Any]:
+    """Itself and every map and list in it, outer ones first."""
+    if isinstance(value, dict | list) and value:
+        yield value
+        for inner in _every(value):
+            yield from _below(inner)
+
+
+def _filter(inner: Steps, operator: str, wanted: Any, value: Any) -> Iterable[Any]:
     for item in _every(value):
-        found = [item]
-        for step in inner:
-            found = [deeper for parent in found for deeper in step(parent)]
-        if any(_holds(operator, one, wanted) for one in found):
+        if any(_holds(operator, one, wanted) for one in _found([item], inner)):
             yield item
 
 

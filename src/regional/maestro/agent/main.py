@@ -18,6 +18,7 @@ from regional.maestro.agent.reconciler import Reconciler
 from regional.maestro.agent.records import Records
 from regional.maestro.agent.reporter import Reporter
 from regional.maestro.agent.session import Session
+from regional.maestro.agent.shelf import Shelf
 from regional.maestro.agent.tracker import Tracker
 from regional.maestro.agent.works import Ref, Works
 from regional.maestro.protocol.bundles import LARGEST_BUNDLE, LARGEST_MESSAGE
@@ -32,6 +33,8 @@ _strangers = prometheus_client.Gauge("maestro_agent_unknown_records", "AppliedMa
 class Settings(RoleSettings, kw_only=True, frozen=True):
     workload_source_config: str = "/mnt/secrets-store/config.yaml"
     consumer_name_file: str = "/mnt/secrets-store/consumerName"
+    works_dir: str = ""
+    """Where works are kept over a restart; empty: nowhere, a restart asks for all of them."""
     kubeconfig: str = ""
     """Empty: the cluster that the agent is a pod of."""
     max_status_bytes: int = LARGEST_MESSAGE
@@ -81,7 +84,11 @@ class Agent:
             server_has=lambda sequence: reporter.server_has(sequence),
             dependency=self.broker,
         )
-        records = Records(self._client, hub_hash(config.broker_host))
+        hub = hub_hash(config.broker_host)
+        shelf = Shelf(self._settings.works_dir, f"{consumer}-{hub[:12]}")
+        if kept := shelf.load(self.works):
+            log.info("works were kept over the restart", extra={"works": kept})
+        records = Records(self._client, hub)
         tracker = Tracker(self._client, self._object_changed)
         reporter = Reporter(
             self.works,
@@ -89,19 +96,23 @@ class Agent:
             session.publish,
             consumer=consumer,
             agent_id=agent_id,
-            largest=min(LARGEST_BUNDLE, self._settings.max_status_bytes),
+            told=shelf.keep,
+            largest=min(LARGEST_BUNDLE, self._settings.max_status_bytes, config.profile.largest or LARGEST_BUNDLE),
         )
-        reconciler = Reconciler(self._client, self.works, records, tracker, reporter, consumer)
+        reconciler = Reconciler(self._client, self.works, records, tracker, reporter, consumer, shelf)
+        for known in self.works:
+            reconciler.due(known.id)
         self._reporter, self._reconciler = reporter, reconciler
         records.informer.start()
         try:
             async with asyncio.TaskGroup() as group:
                 for work in (
-                    self._keep_cluster(records),
+                    self._keep_cluster(records, session),
                     session.broker.keep_connected(),
                     session.keep_resyncing(),
                     reconciler.keep_reconciling(),
                     reporter.keep_reporting(),
+                    shelf.keep_writing(),
                     tracker.keep_asking(),
                     self._keep_counting(records),
                 ):
@@ -129,11 +140,12 @@ class Agent:
         log.info("an object is gone", extra={"resource": work_id, "object": str(ref), "request_id": work.request_id})
         self._reconciler.due(work_id)
 
-    async def _keep_cluster(self, records: Records) -> None:
+    async def _keep_cluster(self, records: Records, session: Session) -> None:
         async def ask() -> str:
             try:
                 status, _, _ = await self._client.request("GET", "/version")
-                await asyncio.wait_for(records.informer.synced(), 5)
+                async with asyncio.timeout(5):
+                    await records.informer.synced()
             except ApiError as error:
                 raise ConnectionError(str(error)) from None
             except TimeoutError:
@@ -142,7 +154,16 @@ class Agent:
                 raise ConnectionError(f"the cluster API answers {status}")
             return "the cluster API"
 
-        await keep_asking(self.cluster, ask)
+        async def ask_and_tell() -> str:
+            try:
+                found = await ask()
+            except (OSError, TimeoutError) as error:
+                session.cluster_is(str(error) or type(error).__name__)
+                raise
+            session.cluster_is("")
+            return found
+
+        await keep_asking(self.cluster, ask_and_tell)
 
     async def _keep_counting(self, records: Records) -> None:
         while True:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from regional.maestro.agent.rules import COMPLETE
 from regional.maestro.agent.works import Ref
 from regional.maestro.protocol.bundles import (
+    ConditionRule,
     DeleteOption,
     FeedbackRule,
     Identifier,
-    ManifestBundle,
     ManifestConfig,
     UpdateStrategy,
 )
@@ -38,18 +38,22 @@ def rank_of(kind: str) -> int:
 class Option(msgspec.Struct, frozen=True):
     strategy: UpdateStrategy = UpdateStrategy()
     feedback: tuple[FeedbackRule, ...] = ()
-    condition_rules: tuple[dict[str, Any], ...] = ()
+    condition_rules: tuple[ConditionRule, ...] = ()
 
     @property
     def read_only(self) -> bool:
         return self.strategy.type == "ReadOnly"
+
+    @property
+    def can_complete(self) -> bool:
+        return any(rule.condition == COMPLETE for rule in self.condition_rules)
 
 
 def option_for(ref: Ref, configs: Sequence[ManifestConfig] | None) -> Option:
     """The first configuration that matches and has something to say about it wins, for each thing apart."""
     strategy: UpdateStrategy | None = None
     feedback: tuple[FeedbackRule, ...] = ()
-    rules: tuple[dict[str, Any], ...] = ()
+    rules: tuple[ConditionRule, ...] = ()
     for config in configs or ():
         if not matches(config.resource_identifier, ref):
             continue
@@ -84,14 +88,12 @@ def orphaned(ref: Ref, option: DeleteOption | None) -> bool:
     return any(matches(rule, ref) for rule in rules)
 
 
-def unsupported(bundle: ManifestBundle, option: Option) -> str:
-    """What this agent cannot do yet is said, not passed over: applying without it would be something else."""
-    if bundle.executer is not None:
-        return "an executor is asked for, which this agent does not support"
+def unknown_strategy(option: Option) -> str:
+    """What this agent does not know is said, not passed over: applying without it would be something else."""
     if option.strategy.type not in ("Update", "CreateOnly", "ServerSideApply", "ReadOnly"):
         return f"update strategy {option.strategy.type!r} is not known"
-    if option.strategy.server_side_apply is not None and option.strategy.server_side_apply.ignore_fields:
-        return "ignoreFields is asked for, which this agent does not support"
-    if option.condition_rules:
-        return "conditionRules are asked for, which this agent does not support"
+    apply = option.strategy.server_side_apply
+    for fields in apply.ignore_fields if apply else ():
+        if fields.condition not in ("OnSpokePresent", "OnSpokeChange"):
+            return f"ignoreFields condition {fields.condition!r} is not known"
     return ""

@@ -19,12 +19,15 @@ from regional.core.clock import rfc3339
 from regional.core.mqtt import NotPublished
 from regional.core.reconcile import WorkQueue, run_workers
 from regional.kube.client import ApiError, ApiUnreachable, Client, Resource
-from regional.kube.objects import Obj, uid_of
-from regional.maestro.agent import status
-from regional.maestro.agent.options import option_for, orphaned, rank_of, unsupported
+from regional.kube.objects import Obj, revision_of, uid_of
+from regional.maestro.agent import executor, ignored, status
+from regional.maestro.agent.jsonpath import BadPath
+from regional.maestro.agent.options import Option, option_for, orphaned, rank_of, unknown_strategy
 from regional.maestro.agent.records import Records, entries_of, entry, identity
 from regional.maestro.agent.removal import Removal
 from regional.maestro.agent.reporter import Reporter
+from regional.maestro.agent.rules import COMPLETE
+from regional.maestro.agent.shelf import Shelf
 from regional.maestro.agent.strategies import Conflict, Vanishing, Wanted, apply
 from regional.maestro.agent.tracker import Tracker
 from regional.maestro.agent.works import Outcome, Ref, Result, Work, Works
@@ -48,18 +51,29 @@ _passes = prometheus_client.Counter("maestro_agent_passes_total", "Passes over w
 
 class Reconciler:
     def __init__(
-        self, client: Client, works: Works, records: Records, tracker: Tracker, reporter: Reporter, consumer: str
+        self,
+        client: Client,
+        works: Works,
+        records: Records,
+        tracker: Tracker,
+        reporter: Reporter,
+        consumer: str,
+        shelf: Shelf,
     ) -> None:
-        self._client, self._works, self._records = client, works, records
+        self._client, self._works, self._records, self._shelf = client, works, records, shelf
         self._tracker, self._reporter, self._consumer = tracker, reporter, consumer
         self._removal = Removal(client, tracker)
-        self._queue: WorkQueue[str] = WorkQueue()
+        self._queue: WorkQueue[str] = WorkQueue(aside=self._is_ending)
         self._before: dict[Ref, Obj] = {}
         self._resources: dict[tuple[str, str], Resource] = {}
         self._passed: dict[str, tuple[int, float]] = {}
 
     def due(self, work_id: str) -> None:
         self._queue.add(work_id)
+
+    def _is_ending(self, work_id: str) -> bool:
+        work = self._works.get(work_id)
+        return work is not None and bool(work.deletion)
 
     async def keep_reconciling(self) -> None:
         await self._records.informer.synced()
@@ -71,9 +85,12 @@ class Reconciler:
             return None
         try:
             if work.deletion:
+                self._shelf.drop(work)
                 return await self._end(work)
             if soon := self._too_soon(work):
                 return soon
+            if work.outcome is None or work.outcome.generation != work.generation:
+                self._shelf.keep_now(work)
             return await self._apply(work)
         except ApiError as error:
             work.failures += 1
@@ -82,6 +99,9 @@ class Reconciler:
             if not work.deletion and (work.failures >= PATIENCE or not isinstance(error, ApiUnreachable)):
                 self._say_failed(work, str(error))
             return _pause(work.failures)
+        except OSError as error:
+            log.warning("a work cannot be kept on disk", extra=_about(work, reason=str(error)))
+            return 5.0
 
     def _too_soon(self, work: Work) -> float:
         """Somebody who deletes what we apply, as often as we apply it, must not keep us busy."""
@@ -128,6 +148,7 @@ class Reconciler:
     def _finish(self, work: Work, outcome: Outcome) -> None:
         first = work.outcome is None or work.outcome.generation != outcome.generation or not work.outcome.complete
         work.outcome = outcome
+        self._shelf.keep(work)
         if outcome.complete and first:
             seconds = time.monotonic() - work.received
             _applied.observe(seconds)
@@ -142,6 +163,8 @@ class Reconciler:
             log.warning("bundle not applied", extra=_about(work, reason=faults))
             return _pause(work.failures)
         work.failures = 0
+        if any(result.denied for result in outcome.results):
+            return executor.AGAIN_SECONDS
         return RECHECK_SECONDS * random.uniform(1.0, 1.5)
 
     async def _resolved(self, manifest: Obj) -> Ref:
@@ -170,9 +193,21 @@ class Reconciler:
             if not ref.resource:
                 return Result(ref, fault=f"the cluster does not know {ref.kind} of {ref.api_version}", retry=True)
         option = option_for(ref, bundle.manifest_configs)
-        if fault := unsupported(bundle, option):
+        if fault := unknown_strategy(option):
             return Result(ref, fault=fault)
+        if (done := self._complete(work, bundle.manifests[place], place, ref, option)) is not None:
+            return done
         owned = not option.read_only and not orphaned(ref, bundle.delete_option)
+        try:
+            await executor.check(
+                self._client, bundle.executer, ref, bundle.manifests[place], owned=owned, reads=option.read_only
+            )
+        except executor.NotAllowed as error:
+            return Result(ref, fault=str(error), denied=True)
+        except ApiUnreachable:
+            raise
+        except ApiError as error:
+            return Result(ref, fault=error.message, retry=True)
         wanted = Wanted(
             ref=ref,
             manifest=bundle.manifests[place],
@@ -182,14 +217,36 @@ class Reconciler:
             request_id=work.request_id,
             before=self._before.get(ref),
         )
-        return await self._attempt(wanted)
+        return await self._attempt(wanted, self._former(work, place, ref))
 
-    async def _attempt(self, wanted: Wanted) -> Result:
+    def _former(self, work: Work, place: int, ref: Ref) -> Result | None:
+        results = work.outcome.results if work.outcome else ()
+        found = results[place] if place < len(results) else None
+        return found if found is not None and found.ref == ref and found.digest else None
+
+    def _complete(self, work: Work, manifest: Obj, place: int, ref: Ref, option: Option) -> Result | None:
+        """What its rules call complete has done its work: it is not applied again, nor put back when it is gone, though
+        other manifests of its bundle may change."""
+        if work.outcome is None or not option.can_complete:
+            return None
+        former = work.outcome.results[place] if place < len(work.outcome.results) else None
+        found = next((r for r in work.resource_status if r["resourceMeta"]["ordinal"] == place), None)
+        if former is None or former.ref != ref or former.fault or found is None:
+            return None
+        if work.outcome.generation != work.generation and former.content != ignored.digest_of(manifest):
+            return None
+        return former if _is_complete(found["conditions"]) else None
+
+    async def _attempt(self, wanted: Wanted, former: Result | None) -> Result:
         ref = wanted.ref
+        digest = wanted.digest()
         try:
             live = await self._tracker.fetch(ref)
+            if former is not None and former.digest == digest and _as_left(live, former):
+                self._before.setdefault(ref, wanted.manifest)
+                return former
             applied = await apply(self._client, wanted, live)
-        except Conflict as error:
+        except (Conflict, BadPath) as error:
             return Result(ref, fault=str(error))
         except Vanishing as error:
             return Result(ref, fault=str(error), retry=True)
@@ -200,7 +257,10 @@ class Reconciler:
         self._tracker.observe(ref, applied)
         if not wanted.option.read_only:
             self._before[ref] = wanted.manifest
-        return Result(ref, uid=uid_of(applied) if applied else "")
+        if applied is None:
+            return Result(ref)
+        content = ignored.digest_of(wanted.manifest) if wanted.option.can_complete else ""
+        return Result(ref, uid=uid_of(applied), digest=digest, revision=str(revision_of(applied)), content=content)
 
     # -- the record of it --------------------------------------------------------------------------------------------
 
@@ -271,6 +331,14 @@ class Reconciler:
         self._passed.pop(work.id, None)
         self._reporter.forget(work.id)
         self._works.gone(work, time.monotonic())
+
+
+def _as_left(live: Obj | None, former: Result) -> bool:
+    return live is not None and uid_of(live) == former.uid and str(revision_of(live)) == former.revision
+
+
+def _is_complete(conditions: Sequence[Obj]) -> bool:
+    return any(found["type"] == COMPLETE and found["status"] == "True" for found in conditions)
 
 
 def _provisional(manifest: Obj) -> Ref:

@@ -38,7 +38,12 @@ class Removal:
         return []
 
     async def _lingers(self, record: Obj, found: Obj, ref: Ref, option: DeleteOption | None) -> bool:
-        live = await self._tracker.fetch(ref)
+        try:
+            live = await self._tracker.fetch(ref)
+        except ApiError as error:
+            if error.status == 403 and not found.get("uid"):
+                return False  # no record says that it was ever made, and what we may not read we could not make
+            raise
         if live is None or (found.get("uid") and uid_of(live) != found["uid"]):
             return False
         ours = uid_of(record)
@@ -50,7 +55,7 @@ class Removal:
             return False
         if not is_deleting(live):
             try:
-                await self._client.delete(
+                answer = await self._client.delete(
                     ref.api_version,
                     ref.kind,
                     ref.name,
@@ -62,6 +67,8 @@ class Removal:
                 if error.not_found or error.conflict:  # gone, or another of the same name, which is not ours
                     return False
                 raise
+            if answer.get("kind") == "Status":  # it is gone; an answer with the object may mean either
+                return False
             live = await self._tracker.fetch(ref)
         return live is not None
 

@@ -47,11 +47,14 @@ class Reporter:
         *,
         consumer: str,
         agent_id: str,
+        told: Callable[[Work], None] = lambda _: None,
         largest: int = LARGEST_BUNDLE,
     ) -> None:
+        """`told` hears of each work whose status was sent, if it is still to be there as it was then."""
         self._works, self._tracker, self._publish = works, tracker, publish
-        self._consumer, self._agent_id, self._largest = consumer, agent_id, largest
+        self._consumer, self._agent_id, self._told, self._largest = consumer, agent_id, told, largest
         self._sequence = SequenceIds()
+        self._sequence.above(max((work.sequence for work in works), default=0))
         self._queue: WorkQueue[str] = WorkQueue(base=0.1, cap=5.0)
         self._locks: dict[str, asyncio.Lock] = {}
         self._last: dict[str, float] = {}
@@ -125,13 +128,14 @@ class Reporter:
                 return None
             version = work.generation if work.deletion or work.outcome is None else work.outcome.generation
             resync, work.status_due, work.resync = work.resync, False, False
+            work.sequence = self._sequence.next()
             event = status_event(
                 source=self._agent_id,
                 consumer=self._consumer,
                 original_source=work.source,
                 resource_id=work.id,
                 version=version,
-                sequence=self._sequence.next(),
+                sequence=work.sequence,
                 hash=digest,
                 conditions=work.conditions,
                 resource_status=work.resource_status,
@@ -150,6 +154,8 @@ class Reporter:
             heard = code != NO_SUBSCRIBERS
             _sent.labels("taken" if heard else "no subscriber").inc()
             work.sent_hash = digest if heard else ""
+            if self._works.get(work.id) is work and not work.deletion:
+                self._told(work)
             log.info("status sent", extra=self._about(work, version, heard))
             return None if heard else UNHEARD_SECONDS
 

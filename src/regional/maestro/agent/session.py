@@ -8,6 +8,7 @@ mends whatever was lost in between. No answer to a resync ever means that someth
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -17,11 +18,12 @@ from typing import Any
 import prometheus_client
 from awscrt import mqtt5
 
+from regional import __version__
 from regional.core.mqtt import Broker, BrokerConfig, NotPublished
 from regional.core.role import Dependency
 from regional.maestro.agent.works import Taken, Work, Works
 from regional.maestro.protocol import topics
-from regional.maestro.protocol.bundles import LARGEST_RESYNC, StatusHashes, decode_data, spec_resync_events
+from regional.maestro.protocol.bundles import StatusHashes, decode_data, spec_resync_events
 from regional.maestro.protocol.events import RESYNC, SPEC, STATUS, Event, MalformedEvent, decode, encode
 from regional.maestro.protocol.tracing import request_id_of
 
@@ -51,6 +53,7 @@ class Session:
         self._changed, self._status_due, self._hash_of = changed, status_due, hash_of
         self._server_has = server_has
         self._resync = asyncio.Event()
+        self._unreachable = ""
         self.broker = Broker(config_file, self._own_topics, self._take, ready=self._ready, dependency=dependency)
 
     def _own_topics(self, config: BrokerConfig) -> Sequence[str]:
@@ -73,16 +76,30 @@ class Session:
         for work in self._works:  # what the broker did not take while it was away
             self._status_due(work.id)
 
-    async def keep_resyncing(self, every: float = RESYNC_SECONDS) -> None:
+    def cluster_is(self, unreachable: str) -> None:
+        """Why the cluster's API cannot be reached, "" if it can. The server hears of a change at once."""
+        changed = bool(unreachable) != bool(self._unreachable)
+        self._unreachable = unreachable
+        if changed:
+            self._resync.set()
+
+    async def keep_resyncing(self) -> None:
         while True:
-            try:
-                await asyncio.wait_for(self._resync.wait(), every * random.uniform(0.9, 1.1))
-            except TimeoutError:
-                pass
+            # Not wait_for, in any loop here: on Python 3.11 it loses a cancellation that comes together with the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RESYNC_SECONDS * random.uniform(0.9, 1.1)):
+                    await self._resync.wait()
             self._resync.clear()
             try:
                 versions = [(work.id, work.generation) for work in self._works]
-                for event in spec_resync_events(self._agent_id, self._consumer, versions, LARGEST_RESYNC):
+                for event in spec_resync_events(
+                    self._agent_id,
+                    self._consumer,
+                    versions,
+                    agent_version=f"regional/{__version__}",
+                    unreachable=self._unreachable,
+                    certificate=self.broker.certificate_id,
+                ):
                     await self.publish(event)
                 log.debug("resync asked for", extra={"works": len(versions)})
             except NotPublished as error:
@@ -123,7 +140,8 @@ class Session:
         work = self._works.get(event.resource_id)
         if taken in (Taken.NEWS, Taken.DELETION) or (taken is Taken.REPEATED and work and work.deletion):
             self._changed(event.resource_id)
-        elif taken is Taken.REPEATED:
+        elif taken is Taken.REPEATED and work is not None:
+            work.status_due = True  # who sends it again has no status of it
             self._status_due(event.resource_id)
 
     def _status_resync(self, event: Event) -> None:

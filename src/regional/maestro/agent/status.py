@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from regional.kube.objects import Obj
+from regional.maestro.agent import rules
 from regional.maestro.agent.feedback import FeedbackFailed, values_of
 from regional.maestro.agent.options import Option
 from regional.maestro.agent.works import Outcome, Ref, Result
 
 LONGEST_FAULT = 1024
-CONDITIONS_ROOM = 8 * 1024
-"""For the work's own conditions: at most four, the longest of them bounded like a fault."""
+CONDITIONS_ROOM = 14 * 1024
+"""For the work's own conditions: four, the longest of them bounded like a fault, and those of its rules."""
 
 Look = Callable[[Ref], tuple[bool, Obj | None]]
 """(whether anything is known about the object, the object)"""
@@ -50,7 +51,8 @@ def manifest_status(
     ref = result.ref
     before = (former or {}).get("conditions") or []
     values: list[dict[str, Any]] = []
-    known, live = look(ref)
+    # What the bundle's executor may not read is not told either.
+    known, live = (False, None) if result.denied else look(ref)
     if live is not None and option.feedback:
         try:
             values = values_of(live, option.feedback, largest)
@@ -61,6 +63,7 @@ def manifest_status(
             feedback = condition("StatusFeedbackSynced", "False", "StatusFeedbackSyncFailed", said)
     else:
         feedback = condition("StatusFeedbackSynced", "True", "NoStatusFeedbackSynced", "")
+    ruled = rules.conditions_of(live, option.condition_rules, generation) if live is not None else []
     earlier = ((former or {}).get("statusFeedback") or {}).get("values") or []
     return {
         "resourceMeta": _meta(ordinal, ref),
@@ -69,8 +72,19 @@ def manifest_status(
             kept(before, _applied(result, generation), now),
             kept(before, _available(ref, known, live), now),
             kept(before, feedback, now, restamp=values != earlier),
+            *(kept(before, found, now) for found in ruled or _said_before(before, live, option)),
         ],
     }
+
+
+def _said_before(before: Sequence[Obj], live: Obj | None, option: Option) -> list[Obj]:
+    """An object that is gone keeps what its rules said last: a Job that cleans itself up stays complete."""
+    names = {rule.condition for rule in option.condition_rules}
+    return [found for found in before if live is None and found["type"] in names and _is_ruled(found)]
+
+
+def _is_ruled(found: Obj) -> bool:
+    return str(found["reason"]).startswith(rules.PREFIX)
 
 
 def _meta(ordinal: int, ref: Ref) -> Obj:
@@ -121,7 +135,8 @@ def work_conditions(outcome: Outcome, resources: Sequence[Obj], former: Sequence
         available = condition("Available", "False", "ResourcesNotAvailable", said, generation)
     else:
         available = condition("Available", "True", "ResourcesAvailable", "All resources are available", generation)
-    return [kept(former, applied, now), kept(former, available, now)]
+    ruled = rules.aggregated(resources, generation)
+    return [kept(former, found, now) for found in (applied, available, *ruled)]
 
 
 def _state(found: Obj, kind: str) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 from typing import Any
 
 import msgspec
 
 from regional.kube.client import ApiError, Client
-from regional.kube.objects import Obj, is_deleting, metadata_of, owners_of
+from regional.kube.objects import Obj, is_deleting, metadata_of, owners_of, uid_of
+from regional.maestro.agent import ignored
 from regional.maestro.agent.options import Option
 from regional.maestro.agent.works import Ref
 from regional.maestro.protocol.bundles import ServerSideApply
@@ -22,6 +24,8 @@ from regional.maestro.protocol.tracing import ANNOTATION
 
 APPLIED_WORK = "AppliedManifestWork"
 CONFLICTS = 5
+_RBAC = "rbac.authorization.k8s.io"
+_BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 # Fields that the manifest owns as a whole: what it does not list must not be there.
 _WHOLE = frozenset({"data", "binaryData", "stringData", "rules", "subjects", "webhooks"})
 
@@ -44,6 +48,11 @@ class Wanted(msgspec.Struct, frozen=True):
     request_id: str
     before: Obj | None = None
     """The manifest as this agent applied it last, if it did: what it no longer says is taken away."""
+
+    def digest(self) -> str:
+        """Of everything that decides what would be written."""
+        parts = (self.manifest, self.option.strategy, self.owner, self.owner_uid, self.request_id)
+        return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:32]
 
 
 async def apply(client: Client, wanted: Wanted, live: Obj | None) -> Obj | None:
@@ -97,6 +106,12 @@ def without_null_times(value: Any) -> Any:
 
 async def _server_side(client: Client, wanted: Wanted, manifest: Obj, live: Obj | None) -> Obj:
     options = wanted.option.strategy.server_side_apply or ServerSideApply()
+    if options.ignore_fields:
+        rest = ignored.reduced(manifest, options.ignore_fields)
+        digest = ignored.digest_of(ignored.reduced(wanted.manifest, options.ignore_fields))
+        if live is not None and ignored.unchanged(live, digest):
+            return await _owned(client, wanted, live)
+        manifest = ignored.marked(manifest if live is None else rest, digest)
     try:
         applied = await client.apply(manifest, field_manager=options.field_manager or "work-agent", force=options.force)
     except ApiError as error:
@@ -108,7 +123,18 @@ async def _server_side(client: Client, wanted: Wanted, manifest: Obj, live: Obj 
 
 
 async def _created(client: Client, manifest: Obj) -> Obj:
+    """Without the keys that ask to be removed: there is nothing to remove, and no such key is valid."""
+    metadata = manifest["metadata"]
+    for field in ("labels", "annotations"):
+        if isinstance(metadata.get(field), dict):
+            metadata[field] = {key: value for key, value in metadata[field].items() if not key.endswith("-")}
     return await client.create(manifest)
+
+
+async def _made_anew(client: Client, ref: Ref, manifest: Obj, live: Obj) -> Obj:
+    """A binding: the cluster lets nobody change which role it is of."""
+    await client.delete(ref.api_version, ref.kind, ref.name, ref.namespace or None, uid=uid_of(live), missing_ok=True)
+    return await _created(client, manifest)
 
 
 async def _owned(client: Client, wanted: Wanted, live: Obj) -> Obj:
@@ -143,6 +169,8 @@ async def _updated(client: Client, wanted: Wanted, manifest: Obj, live: Obj) -> 
             merged["metadata"]["ownerReferences"] = [o for o in owners_of(merged) if o.get("uid") != wanted.owner_uid]
         if merged == live:
             return live
+        if wanted.ref.kind in _BINDINGS and wanted.ref.group == _RBAC and merged.get("roleRef") != live.get("roleRef"):
+            return await _made_anew(client, wanted.ref, manifest, live)
         try:
             return await client.update(merged)
         except ApiError as error:

@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 
 from regional.kube.objects import Obj
-from regional.maestro.protocol.bundles import DEEPEST, LARGEST_BUNDLE, ManifestBundle, decode_data, is_deep
+from regional.maestro.protocol.bundles import (
+    DEEPEST,
+    LARGEST_BUNDLE,
+    ManifestBundle,
+    decode_data,
+    is_deep,
+    without_nulls,
+)
 from regional.maestro.protocol.events import DATA_TYPE, Event, MalformedEvent, moment
 from regional.maestro.protocol.tracing import request_id_of
 
@@ -54,6 +61,13 @@ class Result(msgspec.Struct, frozen=True):
     fault: str = ""
     retry: bool = False
     """Whether trying again soon may help."""
+    denied: bool = False
+    """By the rights of the bundle's executor: asked again after a while."""
+    digest: str = ""
+    """Of what was applied; with the object's revision after it. While both stay, all is as it was left."""
+    revision: str = ""
+    content: str = ""
+    """The hash of the manifest alone, if it is one that can be complete."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -83,6 +97,8 @@ class Work(msgspec.Struct, kw_only=True):
     conditions: list[Obj] = []
     resource_status: list[Obj] = []
     sent_hash: str = ""
+    sequence: int = 0
+    """Of the last status that was sent. A clock that has gone back over a restart must not begin below it."""
     status_due: bool = False
     """The server asked, or has sent again what we have: it lacks our status."""
     resync: bool = False
@@ -157,7 +173,8 @@ class Works:
                 known.conditions,
                 known.resource_status,
             )
-            fresh.sent_hash = known.sent_hash
+            fresh.sent_hash, fresh.sequence = known.sent_hash, known.sequence
+            fresh.name = known.name  # that of its record on the cluster, whatever the new metadata calls it
         self._works[event.resource_id] = fresh
         return Taken.NEWS
 
@@ -194,6 +211,11 @@ class Works:
             bundle=bundle,
             received=now,
         )
+
+    def put_back(self, work: Work, now: float) -> None:
+        """A work that was kept over a restart."""
+        work.received, work.failures, work.deleting_said = now, 0, False
+        self._works[work.id] = work
 
     def gone(self, work: Work, now: float) -> None:
         if self._works.get(work.id) is work:
@@ -235,10 +257,23 @@ def _metadata(event: Event) -> Obj:
     return decoded
 
 
+def _decoded(data: bytes) -> ManifestBundle:
+    """Options in which something is null are those without it. Manifests are left as they are."""
+    try:
+        bundle: ManifestBundle = decode_data(data, ManifestBundle)
+    except MalformedEvent:
+        raw: dict[str, Any] = decode_data(data, dict[str, Any])
+        options = {name: raw.get(name) for name in ("deleteOption", "manifestConfigs", "executer")}
+        if b"null" not in data or is_deep(options):
+            raise
+        bundle = decode_data(msgspec.json.encode(raw | without_nulls(options)), ManifestBundle)
+    return bundle
+
+
 def checked_bundle(data: bytes) -> ManifestBundle:
     if len(data) > LARGEST_BUNDLE:
         raise MalformedEvent(f"the bundle has {len(data)} bytes, more than {LARGEST_BUNDLE}")
-    bundle: ManifestBundle = decode_data(data, ManifestBundle)
+    bundle = _decoded(data)
     if not bundle.manifests:
         raise MalformedEvent("the bundle has no manifest")
     for index, manifest in enumerate(bundle.manifests):

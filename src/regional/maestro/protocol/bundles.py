@@ -26,6 +26,8 @@ LARGEST_BUNDLE = 500 * 1024
 LARGEST_MESSAGE = 128 * 1024  # the payload that AWS IoT takes, and so does the broker of a region on one machine
 LARGEST_RESYNC = 120 * 1000
 DEEPEST = 64  # levels of a manifest, more than any kind of object has; every step on the way walks them by recursion
+SAID_BY_AGENTS = ("Applied", "Deleting", "Deleted")
+"""Conditions that servers act upon. A bundle's own rules must not speak in the agent's place."""
 
 
 class Condition(msgspec.Struct, rename="camel"):
@@ -33,6 +35,8 @@ class Condition(msgspec.Struct, rename="camel"):
     status: str
     reason: str = ""
     message: str = ""
+    observed_generation: int | None = None
+    last_transition_time: str | None = None
 
 
 class Identifier(msgspec.Struct, frozen=True):
@@ -55,10 +59,18 @@ class FeedbackRule(msgspec.Struct, frozen=True, rename="camel"):
     json_paths: list[JsonPath] = []
 
 
+class IgnoreFields(msgspec.Struct, frozen=True, rename="camel"):
+    """Fields that the cluster's own controllers may change: `OnSpokePresent` once they are there, `OnSpokeChange` as
+    long as the manifest itself stays as it is."""
+
+    condition: str = ""
+    json_paths: list[str] = []
+
+
 class ServerSideApply(msgspec.Struct, frozen=True, rename="camel"):
     force: bool = False
     field_manager: str = "work-agent"
-    ignore_fields: list[dict[str, Any]] = []
+    ignore_fields: list[IgnoreFields] = []
 
 
 class UpdateStrategy(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,11 +78,21 @@ class UpdateStrategy(msgspec.Struct, frozen=True, rename="camel"):
     server_side_apply: ServerSideApply | None = None
 
 
+class ConditionRule(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition of the manifest, true when every expression over `object` is."""
+
+    condition: str
+    type: str = ""
+    cel_expressions: list[str] = []
+    message: str = ""
+    message_expression: str = ""
+
+
 class ManifestConfig(msgspec.Struct, frozen=True, rename="camel"):
     resource_identifier: Identifier
     feedback_rules: list[FeedbackRule] = []
     update_strategy: UpdateStrategy | None = None
-    condition_rules: list[dict[str, Any]] = []
+    condition_rules: list[ConditionRule] = []
     feedback_scrape_type: str = ""
 
 
@@ -84,20 +106,58 @@ class DeleteOption(msgspec.Struct, frozen=True, rename="camel"):
     ttl_seconds_after_finished: int | None = None
 
 
+class ServiceAccount(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+
+
+class Subject(msgspec.Struct, frozen=True, rename="camel"):
+    type: str = ""
+    service_account: ServiceAccount | None = None
+
+
+class Executor(msgspec.Struct, frozen=True):
+    """On whose rights the bundle is applied."""
+
+    subject: Subject = Subject()
+
+
 class ManifestBundle(msgspec.Struct, frozen=True, rename="camel"):
     """`executer` is spelt as on the wire."""
 
     manifests: list[dict[str, Any]]
     delete_option: DeleteOption | None = None
     manifest_configs: list[ManifestConfig] | None = None
-    executer: dict[str, Any] | None = None
+    executer: Executor | None = None
+
+
+class ResourceMeta(msgspec.Struct):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class FeedbackValue(msgspec.Struct, rename="camel"):
+    name: str = ""
+    field_value: dict[str, Any] | None = None
+
+
+class StatusFeedback(msgspec.Struct):
+    values: list[FeedbackValue] | None = None
+
+
+class ResourceStatus(msgspec.Struct, rename="camel"):
+    resource_meta: ResourceMeta | None = None
+    status_feedback: StatusFeedback | None = None
+    conditions: list[Condition] | None = None
 
 
 class StatusData(msgspec.Struct, rename="camel"):
-    """A status' payload as far as a server looks into it; resources are passed on as they came."""
+    """A status' payload as far as anybody looks into it: what has this shape is passed on as it came. Whoever reads
+    bundles relies on that, so a server takes no status of another."""
 
     conditions: list[msgspec.Raw] | None = None
-    resource_status: msgspec.Raw = msgspec.Raw(b"[]")
+    resource_status: list[ResourceStatus] | None = None
 
 
 class ResourceVersion(msgspec.Struct):
@@ -123,6 +183,13 @@ def decode_data(data: bytes, kind: type[Any]) -> Any:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedEvent(str(error)) from None
+
+
+def without_nulls(value: Any) -> Any:
+    """As Kubernetes reads it: a field that is null is one that is left out."""
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def is_deep(value: Any, levels: int = DEEPEST) -> bool:
@@ -207,9 +274,17 @@ def status_event(
 
 
 def spec_resync_events(
-    source: str, consumer: str, works: Iterable[tuple[str, int]], limit: int = LARGEST_RESYNC
+    source: str,
+    consumer: str,
+    works: Iterable[tuple[str, int]],
+    limit: int = LARGEST_RESYNC,
+    *,
+    agent_version: str = "",
+    unreachable: str = "",
+    certificate: str = "",
 ) -> Iterator[Event]:
-    """What an agent has, in as few messages as fit.
+    """What an agent has, in as few messages as fit. The first says who the agent is, which certificate it came
+    in with, and why it cannot reach its cluster, if it cannot: additions of ours that other servers pass over.
 
     The wire knows only whole lists. A list that does not fit goes in parts that say which ids they speak of, an
     addition of ours: another server takes each part for the whole and sends what the part lacks once more, which
@@ -218,6 +293,12 @@ def spec_resync_events(
     chunks = list(_chunks([ResourceVersion(*work) for work in sorted(works)], limit)) or [[]]
     for number, chunk in enumerate(chunks):
         extensions = {"clustername": consumer, "originalsource": ""}
+        if number == 0 and agent_version:
+            extensions["agentversion"] = agent_version
+        if number == 0 and certificate:
+            extensions["agentcertificate"] = certificate
+        if number == 0 and unreachable:
+            extensions["clusterunreachable"] = unreachable[:300]
         if number > 0:
             extensions["resyncfrom"] = chunk[0].resource_id
         if number < len(chunks) - 1:

@@ -96,6 +96,8 @@ def decode(properties: Iterable[tuple[str, str]], content_type: str, payload: by
     missing = [name for name in _REQUIRED if not attributes.get(name)]
     if missing:
         raise MalformedEvent(f"no {', '.join(missing)}")
+    if any("\x00" in value for value in attributes.values()):
+        raise MalformedEvent("an attribute holds a NUL character")
     if attributes["specversion"] != "1.0":
         raise MalformedEvent(f"specversion {attributes['specversion'][:20]!r} is not 1.0")
     kind = attributes["type"]
@@ -135,7 +137,7 @@ def _text(value: object) -> str:
 
 def timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with as many decimals as the moment has, the way Go prints it."""
-    text = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6]  # without its +00:00
     return text.rstrip("0").rstrip(".") + "Z"
 
 

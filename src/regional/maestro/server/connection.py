@@ -16,9 +16,13 @@ FAILURES = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # the server is being shut down
     asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,  # its disk is full, or it has too many connections
+    asyncpg.ReadOnlySQLTransactionError,  # this one is a replica, or about to become one: another has taken over
+    asyncpg.PostgresSystemError,  # of its own files
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
+    asyncpg.UndefinedTableError,  # somebody has emptied it; whoever holds a session makes the tables anew
+    asyncpg.InternalServerError,  # of a statement in whose middle its table went away
 )
 
 

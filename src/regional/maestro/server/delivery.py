@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 import prometheus_client
@@ -30,8 +31,9 @@ from regional.maestro.server.model import Bundle, spec_event
 log = logging.getLogger(__name__)
 
 WINDOW = 32  # messages of one consumer that the broker has not answered yet
-LANE = 256  # bundles that wait in one lane; more stay in the database, where the scan finds them
-QUEUE_BYTES = 64 * 1024 * 1024  # of all lanes together; a lane that is shorter than its window always has room
+PACED_WINDOW = 4  # where the broker takes so many a second: what waits in a lane can still be replaced by newer
+LANE = 256  # that wait in either queue of one lane; more stay in the database, where the scan finds them
+QUEUE_BYTES = 64 * 1024 * 1024  # of all lanes together; a queue that is shorter than its window always has room
 PAGE = 100
 BACKLOG_SECONDS = 5.0
 SCAN_SECONDS = 1.0
@@ -46,6 +48,7 @@ _waiting = prometheus_client.Gauge(
 _oldest = prometheus_client.Gauge("maestro_server_oldest_unconfirmed_seconds", "How long the oldest of them has waited")
 
 Publish = Callable[[Event], Awaitable[int]]
+T = TypeVar("T")
 
 
 class Entry(msgspec.Struct):
@@ -58,8 +61,14 @@ class Entry(msgspec.Struct):
         return len(self.bundle.spec)
 
 
+class Waiting:
+    """What waits in all lanes together; asked for with each offer, so it is not added up each time."""
+
+    bytes = 0
+
+
 class Lane:
-    def __init__(self) -> None:
+    def __init__(self, waiting: Waiting) -> None:
         self.specs: OrderedDict[str, Entry] = OrderedDict()
         self.deletes: OrderedDict[str, Entry] = OrderedDict()
         self.under_way: dict[str, Entry | None] = {}
@@ -67,8 +76,8 @@ class Lane:
         self.turn = False
         self.note = ""
         """Why the last message did not reach an agent; "" if it may have."""
-        self.bytes = 0
-        """What waits, not what is under way: that is bounded by the window."""
+        self._waiting = waiting
+        """Not what is under way: that is bounded by the window."""
         self.drained = asyncio.Event()
 
     def put(self, entry: Entry) -> None:
@@ -77,52 +86,61 @@ class Lane:
         if (other := others.get(bundle.id)) is not None:
             if _newer(other, entry) is other:
                 return
-            self.bytes -= others.pop(bundle.id).size
+            self._waiting.bytes -= others.pop(bundle.id).size
         known = queue.get(bundle.id)
         queue[bundle.id] = kept = _newer(known, entry)
-        self.bytes += kept.size - (known.size if known else 0)
+        self._waiting.bytes += kept.size - (known.size if known else 0)
 
     def next(self) -> Entry | None:
         self.turn = not self.turn
         for queue in (self.specs, self.deletes) if self.turn else (self.deletes, self.specs):
             if queue:
                 entry = queue.popitem(last=False)[1]
-                self.bytes -= entry.size
+                self._waiting.bytes -= entry.size
                 return entry
         return None
 
-    def holds(self, bundle: Bundle) -> bool:
-        return bundle.id in (self.deletes if bundle.deleted_at else self.specs)
-
-    def __len__(self) -> int:
-        return len(self.specs) + len(self.deletes)
+    def queue_of(self, bundle: Bundle) -> OrderedDict[str, Entry]:
+        return self.deletes if bundle.deleted_at else self.specs
 
 
 class Delivery:
-    def __init__(self, bundles: Bundles, publish: Publish, source_id: str) -> None:
+    def __init__(
+        self,
+        bundles: Bundles,
+        publish: Publish,
+        source_id: str,
+        nobody_listens: Callable[[str], None] = lambda _: None,
+        held: Callable[[], Collection[str] | None] = lambda: None,
+        window: Callable[[], int] = lambda: WINDOW,
+    ) -> None:
+        """`nobody_listens` hears of consumers whose topic has no subscriber; `held` are those to look after, or all."""
         self._bundles, self._publish, self._source_id = bundles, publish, source_id
-        self._lanes: dict[str, Lane] = {}
+        self._nobody_listens, self._held, self._window = nobody_listens, held, window
+        self._bytes = Waiting()
+        self._lanes: defaultdict[str, Lane] = defaultdict(lambda: Lane(self._bytes))
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def offer(self, bundle: Bundle, action: str = "") -> bool:
         """Send it as soon as its lane allows. False if there is no room: it stays due in the database."""
-        lane = self._lanes.setdefault(bundle.consumer_name, Lane())
+        lane = self._lanes[bundle.consumer_name]
         entry = Entry(bundle, action)
         if bundle.id in lane.under_way:
             lane.under_way[bundle.id] = _newer(lane.under_way[bundle.id], entry)
             return True
-        if not lane.holds(bundle) and not self._has_room(lane):
+        queue = lane.queue_of(bundle)
+        if bundle.id not in queue and not self._has_room(queue):
             return False
         lane.put(entry)
         self._pump(lane)
         return True
 
-    def _has_room(self, lane: Lane) -> bool:
-        """A lane that is full, or many of them, must not keep a short one waiting."""
-        if len(lane) < WINDOW:
+    def _has_room(self, queue: OrderedDict[str, Entry]) -> bool:
+        """Queues that are full must not keep a short one waiting, neither other lanes' nor that of the deletes."""
+        if len(queue) < WINDOW:
             return True
-        return len(lane) < LANE and sum(found.bytes for found in self._lanes.values()) < QUEUE_BYTES
+        return len(queue) < LANE and self._bytes.bytes < QUEUE_BYTES
 
     async def offer_patiently(self, bundle: Bundle, action: str = "") -> None:
         while not self.offer(bundle, action):
@@ -141,13 +159,13 @@ class Delivery:
             lane.note = ""
 
     def _pump(self, lane: Lane) -> None:
-        while not self._closed and len(lane.under_way) < WINDOW and (entry := lane.next()) is not None:
+        while not self._closed and len(lane.under_way) < self._window() and (entry := lane.next()) is not None:
             lane.under_way[entry.bundle.id] = None
             task = asyncio.create_task(self._send(lane, entry))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if len(lane) < WINDOW:
-            lane.drained.set()
+        if min(len(lane.specs), len(lane.deletes)) < WINDOW:
+            lane.drained.set()  # who waits for the other queue looks in vain, and waits on
 
     async def _send(self, lane: Lane, entry: Entry) -> None:
         bundle = entry.bundle
@@ -160,6 +178,8 @@ class Delivery:
         else:
             _published.labels("no subscriber" if code == NO_SUBSCRIBERS else "taken").inc()
             lane.note = NOBODY_LISTENS if code == NO_SUBSCRIBERS else ""
+            if lane.note:
+                self._nobody_listens(bundle.consumer_name)
             ms = round((time.monotonic() - entry.offered) * 1000, 3)
             subscribed = code != NO_SUBSCRIBERS
             log.info("published", extra=_about(bundle, span="maestro.publish", ms=ms, subscribed=subscribed))
@@ -177,8 +197,12 @@ class Delivery:
         while True:
             try:
                 full = False
+                held = self._held()
                 for deletes in (False, True):
-                    due = await self._bundles.claim_due(LONGEST_PAUSE, PAGE, deletes=deletes)
+                    some = None if held is None else [name for name in held if self._takes_page(name, deletes=deletes)]
+                    if some == []:
+                        continue
+                    due = await self._bundles.claim_due(LONGEST_PAUSE, PAGE, some, deletes=deletes)
                     for bundle in due:
                         self.offer(bundle)
                     full = full or len(due) == PAGE
@@ -187,6 +211,11 @@ class Delivery:
             except FAILURES:
                 still_wanted()
                 await backoff.pause()
+
+    def _takes_page(self, consumer: str, *, deletes: bool) -> bool:
+        """What is claimed counts as sent, so only what finds room is claimed: others wait where they are, in turn."""
+        lane = self._lanes.get(consumer)
+        return lane is None or len(lane.deletes if deletes else lane.specs) <= LANE - PAGE
 
     async def keep_counting(self) -> None:
         while True:
@@ -198,34 +227,26 @@ class Delivery:
                 still_wanted()
             await asyncio.sleep(BACKLOG_SECONDS)
 
-    async def catch_up(self) -> None:
-        """A new session with the broker: everything that is not confirmed is sent now, due or not.
+    async def catch_up(self, among: Collection[str] | None = None) -> None:
+        """A new session with the broker, or new consumers: everything not confirmed is sent now, due or not.
 
-        Each consumer by itself: one with a long queue does not keep the others waiting.
+        Consumers take turns, a page at a time: those with long queues do not keep the others waiting.
         """
-        consumers = await self._bundles.unconfirmed_consumers()
-        several = asyncio.Semaphore(4)
-
-        async def catch_up(consumer: str) -> int:
-            async with several:
-                return await self._catch_up(consumer)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(catch_up(consumer)) for consumer in consumers]
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None  # whoever asked knows what to do about each kind
-        if sent := sum(task.result() for task in tasks):
+        consumers = [name for name in await self._bundles.unconfirmed_consumers() if among is None or name in among]
+        turns = asyncio.Semaphore(4)  # in the order of those who wait
+        if sent := sum(await side_by_side(*(self._catch_up(consumer, turns) for consumer in consumers))):
             log.info("unconfirmed bundles sent again", extra={"bundles": sent, "consumers": len(consumers)})
 
-    async def _catch_up(self, consumer: str) -> int:
+    async def _catch_up(self, consumer: str, turns: asyncio.Semaphore) -> int:
         sent = 0
         for deletes in (False, True):
-            last = ""
-            while page := await self._bundles.unconfirmed_after(consumer, last, PAGE, deletes=deletes):
-                for bundle in page:
-                    await self.offer_patiently(bundle)
-                last = page[-1].id
+            last: str | None = ""
+            while last is not None:
+                async with turns:
+                    page = await self._bundles.unconfirmed_after(consumer, last, PAGE, deletes=deletes)
+                    for bundle in page:
+                        await self.offer_patiently(bundle)
+                last = page[-1].id if page else None
                 sent += len(page)
         return sent
 
@@ -234,6 +255,16 @@ class Delivery:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def side_by_side(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """What comes of each. Of failures the first one: whoever asked knows what to do about each kind."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _newer(first: Entry | None, second: Entry) -> Entry:

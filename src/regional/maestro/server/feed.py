@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 
 from regional.core.database import Database, still_wanted
+from regional.maestro.server import history
 from regional.maestro.server.bundles import CHANNEL
 from regional.maestro.server.connection import FAILURES, pool_of
-from regional.maestro.server.model import QUALIFIED, Bundle, bundle_of
+from regional.maestro.server.model import CONTACT, QUALIFIED, Bundle, Contact, bundle_of, contact_of
 
 log = logging.getLogger(__name__)
 
@@ -62,39 +63,37 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 class Change(msgspec.Struct, frozen=True):
     cursor: Cursor
     bundle: Bundle
-    seen: datetime | None
+    contact: Contact
     gone: bool = False
+    status: bool = False
+    """Whether its status is among what has changed, or told again."""
 
 
 class Feed:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._watchers: set[asyncio.Event] = set()
+        self._watchers: dict[asyncio.Event, str] = {}
 
-    async def keep_listening(self) -> None:
+    async def hear(self, connection: Any) -> None:
         """Wake watchers when something is committed anywhere; and in any case when listening begins anew."""
-        await self._database.keep_session(self._listen)
-
-    async def _listen(self, connection: Any) -> None:
-        lost = asyncio.Event()
-        connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(CHANNEL, self._wake)
-        self._wake()
-        await lost.wait()
-        raise ConnectionError("the session in which changes are heard of was lost")
-
-    def _wake(self, *_: object) -> None:
+        await connection.add_listener(CHANNEL, lambda *said: self._wake(str(said[-1])))
         for watcher in self._watchers:
             watcher.set()
 
+    def _wake(self, source: str) -> None:
+        for watcher, watched in self._watchers.items():
+            if watched in ("", source):
+                watcher.set()
+
     @contextlib.contextmanager
-    def watching(self) -> Iterator[asyncio.Event]:
+    def watching(self, source: str) -> Iterator[asyncio.Event]:
+        """Set whenever bundles of this source ("": of any) may have changed."""
         event = asyncio.Event()
-        self._watchers.add(event)
+        self._watchers[event] = source
         try:
             yield event
         finally:
-            self._watchers.discard(event)
+            del self._watchers[event]
 
     async def horizon(self) -> Cursor:
         """Everything before is committed or never will be."""
@@ -116,28 +115,29 @@ class Feed:
         if not events:
             return [], reached, rows[0]["hidden"]
         latest = {event["resource_id"]: event for event in events}
+        reported = {event["resource_id"] for event in events if event["kind"] in ("status", "deleted")}
         bundles = await pool.fetch(
-            f"SELECT {QUALIFIED}, c.last_seen_at FROM resources r JOIN consumers c ON c.name = r.consumer_name"
+            f"SELECT {QUALIFIED}, {CONTACT} FROM resources r JOIN consumers c ON c.name = r.consumer_name"
             " WHERE r.id = ANY($1)",
             list(latest),
         )
         found = {row["id"]: row for row in bundles}
-        changes = [change for event in latest.values() if (change := _change(event, found)) is not None]
+        changes = [change for event in latest.values() if (change := _change(event, found, reported)) is not None]
         changes.sort(key=lambda change: change.cursor)
         if len(events) == PAGE:
             return changes, Cursor(events[-1]["xid"], events[-1]["id"]), True
         return changes, reached, rows[0]["hidden"]
 
-    async def everything(self, source: str) -> AsyncIterator[tuple[Bundle, datetime | None]]:
+    async def everything(self, source: str) -> AsyncIterator[tuple[Bundle, Contact]]:
         last = ""
         while True:
             rows = await pool_of(self._database).fetch(
-                f"SELECT {QUALIFIED}, c.last_seen_at FROM resources r JOIN consumers c ON c.name = r.consumer_name"
+                f"SELECT {QUALIFIED}, {CONTACT} FROM resources r JOIN consumers c ON c.name = r.consumer_name"
                 " WHERE r.id > $1 AND ($2 = '' OR r.source = $2) ORDER BY r.id LIMIT 200",
                 *(last, source),
             )
             for row in rows:
-                yield bundle_of(row), row["last_seen_at"]
+                yield bundle_of(row), contact_of(row)
             if len(rows) < 200:
                 return
             last = rows[-1]["id"]
@@ -156,22 +156,26 @@ class Feed:
         pool = pool_of(self._database)
         await pool.execute(
             "WITH gone AS (DELETE FROM events WHERE created_at < now() - $1::text::interval"
-            " OR xid > pg_current_xact_id()::text::bigint RETURNING xid)"
+            " OR xid > pg_current_xact_id()::text::bigint RETURNING *),"
+            " kept AS (INSERT INTO history SELECT resource_id, created_at, kind, version, request_id, note FROM gone"
+            " WHERE version IS NOT NULL)"
             " UPDATE feed SET floor = greatest(floor, 1 + (SELECT max(xid) FROM gone"
             " WHERE xid <= pg_current_xact_id()::text::bigint)) WHERE EXISTS (SELECT 1 FROM gone)",
             keep,
         )
         await pool.execute("DELETE FROM tombstones WHERE deleted_at < now() - $1::text::interval", KEEP_TOMBSTONES)
+        await history.trim(self._database)
 
 
-def _change(event: Any, found: dict[str, Any]) -> Change | None:
+def _change(event: Any, found: dict[str, Any], reported: set[str]) -> Change | None:
     cursor = Cursor(event["xid"], event["id"])
     row = found.get(event["resource_id"])
     if row is not None:
-        return Change(cursor, bundle_of(row), row["last_seen_at"])
+        return Change(cursor, bundle_of(row), contact_of(row), status=event["resource_id"] in reported)
     if event["kind"] != "deleted":
         return None  # gone meanwhile; the event that says so comes
-    return Change(cursor, _last_seen_as(event["resource_id"], msgspec.json.decode(event["last"])), None, gone=True)
+    last = _last_seen_as(event["resource_id"], msgspec.json.decode(event["last"]))
+    return Change(cursor, last, Contact(), gone=True, status=True)
 
 
 def _last_seen_as(bundle_id: str, last: dict[str, Any]) -> Bundle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,6 +12,9 @@ import msgspec
 from regional.core.clock import rfc3339
 from regional.maestro.protocol import bundles
 from regional.maestro.protocol.events import CREATE, DELETE, RESYNC_RESPONSE, UPDATE, Event, timestamp
+
+SILENT = timedelta(minutes=3)
+"""Our agents repeat their resync every minute, so a consumer that is silent for longer is not connected."""
 
 
 class Consumer(msgspec.Struct, kw_only=True):
@@ -22,6 +25,36 @@ class Consumer(msgspec.Struct, kw_only=True):
     updated_at: datetime
     last_seen_at: datetime | None = None
     agent: str | None = None
+    agent_version: str | None = None
+    agent_certificate: str | None = None
+    """SHA-256 of the certificate that the agent came in with, as AWS IoT's certificate ids are."""
+    absent_since: datetime | None = None
+    """Since when the broker has said that nobody listens to the consumer's topic."""
+    cluster_unreachable: str | None = None
+    """Why the agent cannot reach its cluster's API, in its own words."""
+    cluster_unreachable_since: datetime | None = None
+
+    @property
+    def contact(self) -> Contact:
+        return Contact(self.last_seen_at, self.absent_since, self.cluster_unreachable)
+
+
+class Contact(msgspec.Struct, frozen=True):
+    """How well a consumer can be reached: what a bundle that is not applied may be waiting for."""
+
+    last_seen_at: datetime | None = None
+    absent_since: datetime | None = None
+    cluster_unreachable: str | None = None
+
+    def connected(self, now: datetime) -> bool:
+        return self.last_seen_at is not None and self.absent_since is None and now - self.last_seen_at <= SILENT
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """What a consumer has not confirmed."""
+
+    pending: int = 0
+    oldest_at: datetime | None = None
 
 
 class Bundle(msgspec.Struct, kw_only=True):
@@ -41,6 +74,7 @@ class Bundle(msgspec.Struct, kw_only=True):
     status: str | None = None
     status_version: int | None = None
     status_sequence: int | None = None
+    status_hash: str | None = None
     status_at: datetime | None = None
     applied: bool = False
     attempts: int = 0
@@ -50,6 +84,7 @@ class Bundle(msgspec.Struct, kw_only=True):
 COLUMNS = ", ".join(Bundle.__struct_fields__)
 QUALIFIED = ", ".join(f"r.{name}" for name in Bundle.__struct_fields__)
 CONSUMER_COLUMNS = ", ".join(Consumer.__struct_fields__)
+CONTACT = ", ".join(f"c.{name}" for name in Contact.__struct_fields__)
 
 
 def bundle_of(row: Mapping[str, Any]) -> Bundle:
@@ -60,6 +95,10 @@ def consumer_of(row: Mapping[str, Any]) -> Consumer:
     return Consumer(**{name: row[name] for name in Consumer.__struct_fields__})
 
 
+def contact_of(row: Mapping[str, Any]) -> Contact:
+    return Contact(*(row[name] for name in Contact.__struct_fields__))
+
+
 def with_row_times(metadata: str, created: datetime, deleted: datetime | None) -> dict[str, Any]:
     """Stored metadata plus what only the row knows."""
     document: dict[str, Any] = msgspec.json.decode(metadata)
@@ -67,6 +106,12 @@ def with_row_times(metadata: str, created: datetime, deleted: datetime | None) -
     if deleted is not None:
         document["deletionTimestamp"] = rfc3339(deleted)
     return document
+
+
+def shown_metadata(bundle: Bundle) -> dict[str, Any]:
+    """As Maestro's clients read it: they know a work by its uid, which is the bundle's id, and change or delete none
+    without."""
+    return with_row_times(bundle.metadata, bundle.created_at, bundle.deleted_at) | {"uid": bundle.id}
 
 
 def spec_event(bundle: Bundle, source_id: str, action: str = "") -> Event:

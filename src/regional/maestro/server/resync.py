@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from regional.core.database import Database
@@ -13,6 +13,7 @@ from regional.maestro.protocol import bundles as protocol
 from regional.maestro.protocol.bundles import ResourceVersions, decode_data
 from regional.maestro.protocol.canonical import NO_STATUS
 from regional.maestro.protocol.events import RESYNC_RESPONSE, Event, timestamp
+from regional.maestro.server.agent_works import HIGHEST, AgentWorks, possible
 from regional.maestro.server.bundles import Bundles
 from regional.maestro.server.connection import pool_of
 from regional.maestro.server.consumers import Consumers
@@ -39,18 +40,19 @@ class Resync:
         connected: Callable[[], bool] = lambda: True,
     ) -> None:
         """`connected` says whether the broker is there: without it, asking again is for the next session."""
-        self._database = database
+        self._database, self._works = database, AgentWorks(database)
         self._bundles, self._consumers, self._delivery, self._publish = bundles, consumers, delivery, publish
         self._source_id, self._keep_unknown, self._connected = source_id, keep_unknown, connected
 
     async def answer(self, event: Event) -> None:
-        """Everything being deleted, everything older at the agent, and the end of what nobody knows here.
+        """Everything being deleted, everything older at the agent, and the end of what was deleted here for good.
 
-        Without a single bundle for the consumer nothing is answered: rather a stale work at the agent than an empty
+        What the agent has beyond that is noted, not ended: rather a stale work at the agent than an emptied or restored
         database that deletes what its agents run.
         """
         versions: ResourceVersions = decode_data(event.data or b"{}", ResourceVersions)
-        reported = {found.resource_id: found.version for found in versions.resource_versions or []}
+        listed = versions.resource_versions or []
+        reported = {found.resource_id: found.version for found in listed if possible(found.resource_id)}
         first, until = event.extensions.get("resyncfrom", ""), event.extensions.get("resyncuntil", "")
         rows = await pool_of(self._database).fetch(
             "SELECT id, version, deleted_at IS NOT NULL AS deleting FROM resources WHERE consumer_name = $1"
@@ -58,49 +60,71 @@ class Resync:
             *(event.consumer, first, until),
         )
         known = {row["id"] for row in rows}
+        newer = {row["id"]: reported[row["id"]] for row in rows if row["version"] < reported.get(row["id"], 0)}
+        if any(row["deleting"] and row["id"] in newer for row in rows):
+            await self._works.deletions_behind(event.consumer, newer)
         lacking = [row["id"] for row in rows if row["deleting"] or row["version"] > reported.get(row["id"], 0)]
         for start in range(0, len(lacking), PAGE):
             for bundle in await self._bundles.some(lacking[start : start + PAGE]):
                 await self._delivery.offer_patiently(bundle, RESYNC_RESPONSE)
         strangers = [found for found in reported if found not in known]
         ended = await self._end(event.consumer, strangers, reported)
+        beyond = {found: reported[found] for found in (*strangers, *newer) if found not in ended}
+        await self._works.note(event.consumer, first, until, beyond)
+        # Whoever wished one of them to go in the meantime did not know that an agent has it.
+        ended |= await self._end(event.consumer, [found for found in strangers if found in beyond], reported)
         log.info(
             "spec resync answered",
             extra={
                 "consumer": event.consumer,
                 "reported": len(reported),
                 "sent": len(lacking),
-                "ended": ended,
-                "unknown": len(strangers) - ended,
+                "ended": len(ended),
+                "unknown": len(beyond),
             },
         )
 
-    async def _end(self, consumer: str, strangers: list[str], reported: dict[str, int]) -> int:
-        """Tell the agent that these works are over: those whose deletion we remember, and, by the contract, others."""
+    async def _end(self, consumer: str, strangers: list[str], reported: dict[str, int]) -> set[str]:
+        """Tell the agent which of these works are over: those whose deletion we remember, and others if so configured.
+
+        What was never heard of here may be all that is left of what a lost database knew.
+        """
         if not strangers:
-            return 0
+            return set()
         pool = pool_of(self._database)
-        ending = await self._remembered(consumer, strangers)
+        ending = await self._remembered(consumer, {found: reported[found] for found in strangers})
         if not self._keep_unknown and await pool.fetchval(
             "SELECT EXISTS (SELECT 1 FROM resources WHERE consumer_name = $1)", consumer
         ):
             ending |= set(strangers)
-        ended = 0
+        ended = set()
         for resource_id in sorted(ending):
-            ended += await self._publish_end(consumer, resource_id, reported[resource_id], RESYNC_RESPONSE)
+            if await self._publish_end(consumer, resource_id, reported[resource_id], RESYNC_RESPONSE):
+                ended.add(resource_id)
         return ended
 
-    async def _remembered(self, consumer: str, ids: list[str]) -> set[str]:
+    async def _remembered(self, consumer: str, reported: dict[str, int]) -> set[str]:
+        """Those that were deleted. A deletion that was asked for before anybody knew the work is now known to be of
+        this one: should it come back, it counts on from there."""
         rows = await pool_of(self._database).fetch(
-            "SELECT t.id FROM tombstones t WHERE t.id = ANY($1) AND t.consumer_name = $2"
-            " AND NOT EXISTS (SELECT 1 FROM resources r WHERE r.id = t.id)",
-            *(ids, consumer),
+            "UPDATE tombstones t SET consumer_name = $1, version = greatest(t.version, w.version)"
+            " FROM unnest($2::text[], $3::int[]) AS w (id, version) WHERE t.id = w.id AND t.consumer_name IN ($1, '')"
+            " AND NOT EXISTS (SELECT 1 FROM resources r WHERE r.id = t.id) RETURNING t.id",
+            *(consumer, list(reported), [max(0, min(version, HIGHEST)) for version in reported.values()]),
         )
         return {row["id"] for row in rows}
 
     async def end_strays(self, consumer: str, reported: dict[str, int]) -> None:
-        """Statuses came of bundles that were deleted for good: a late message has brought them back to life."""
-        for resource_id in sorted(await self._remembered(consumer, list(reported))):
+        """Statuses came of bundles that were deleted for good: a late message has brought them back to life.
+
+        Others are of works, or of versions, that only the agent knows. One of the Go Maestro's make says what it has
+        when it connects and never again, so to a database that has lost something meanwhile its statuses tell it.
+        """
+        await self._works.add(consumer, reported)
+        ending = await self._remembered(consumer, reported)
+        for bundle in await self._works.deletions_behind(consumer, reported):
+            self._delivery.offer(bundle)
+        for resource_id in sorted(ending):
             log.warning("a deleted bundle is ended again", extra={"resource": resource_id, "consumer": consumer})
             await self._publish_end(consumer, resource_id, reported[resource_id], "delete_request")
 
@@ -124,13 +148,13 @@ class Resync:
         )
         return True
 
-    async def ask_everyone(self) -> None:
-        """After a new session with the broker: which statuses have changed since ours?
+    async def ask_everyone(self, among: Collection[str] | None = None) -> None:
+        """After a new session with the broker, or of new consumers: which statuses have changed since ours?
 
         A message for one consumer that the broker does not take keeps nobody else from being asked. Raises
         NotPublished when the broker is away.
         """
-        names = left = await self._consumers.names()
+        names = left = [name for name in await self._consumers.names() if among is None or name in among]
         backoff = Backoff(0.1, LONGEST_PAUSE)
         for turn in range(ROUNDS):
             if turn:

@@ -76,4 +76,74 @@ CREATE TABLE tombstones (
 CREATE INDEX tombstones_deleted ON tombstones (deleted_at);
 """
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "consumers, resource bundles and their change feed", _BUNDLES),)
+# What is added here is nullable or has a default: a replica of the release before goes on working until it is replaced.
+_LIVENESS = """
+ALTER TABLE consumers
+    ADD COLUMN agent_version text,
+    ADD COLUMN absent_since timestamptz,
+    ADD COLUMN cluster_unreachable text,
+    ADD COLUMN cluster_unreachable_since timestamptz;
+
+-- Who holds which consumer. A lease is worth as much as its holder's life: without that row, it is gone.
+CREATE TABLE replicas (
+    id text PRIMARY KEY,
+    fit boolean NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    seen_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE leases (
+    consumer_name text PRIMARY KEY,
+    holder text NOT NULL REFERENCES replicas (id) ON DELETE CASCADE,
+    since timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX leases_holder ON leases (holder);
+
+-- The feed's events tell a bundle's history; when the feed needs them no more they move to a table of their own.
+ALTER TABLE events
+    ADD COLUMN version integer,
+    ADD COLUMN request_id text,
+    ADD COLUMN note text;
+CREATE INDEX events_resource ON events (resource_id);
+CREATE TABLE history (
+    resource_id text NOT NULL,
+    at timestamptz NOT NULL,
+    kind text NOT NULL,
+    version integer,
+    request_id text,
+    note text
+);
+CREATE INDEX history_resource ON history (resource_id, at);
+CREATE INDEX history_at ON history (at);
+
+ALTER TABLE resources ADD COLUMN expires_at timestamptz;
+CREATE INDEX resources_expires ON resources (expires_at) WHERE expires_at IS NOT NULL AND deleted_at IS NULL;
+UPDATE resources
+SET expires_at = now()
+    + interval '1 second' * (spec::jsonb #>> '{deleteOption,ttlSecondsAfterFinished}')::double precision
+WHERE spec LIKE '%ttlSecondsAfterFinished%' AND status_version = version AND deleted_at IS NULL
+    AND jsonb_path_exists(status::jsonb, '$.conditions[*] ? (@.type == "Complete" && @.status == "True")');
+"""
+
+# What agents have that this database does not know, or knows in an older version only.
+_AGENT_WORKS = """
+CREATE TABLE agent_works (
+    consumer_name text NOT NULL,
+    id text NOT NULL,
+    version integer NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer_name, id)
+);
+"""
+
+_CERTIFICATES = "ALTER TABLE consumers ADD COLUMN agent_certificate text"
+
+# Who deletes a work knows its id, and not always whose it is.
+_AGENT_WORKS_BY_ID = "CREATE INDEX agent_works_id ON agent_works (id);"
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "consumers, resource bundles and their change feed", _BUNDLES),
+    Migration(2, "leases of consumers, their liveness, history and expiry of bundles", _LIVENESS),
+    Migration(3, "works that only agents know", _AGENT_WORKS),
+    Migration(4, "the certificates that agents come in with", _CERTIFICATES),
+    Migration(5, "works that only agents know, by id", _AGENT_WORKS_BY_ID),
+)

@@ -1,7 +1,8 @@
 """Statuses that agents sent, on their way into the database: the newest of each bundle, many in one statement.
 
 A report counts only for the very version that the bundle has, only from the consumer that the bundle is for, and only
-if its sequence id is newer than the one stored. That a bundle is gone counts only if its deletion was asked for. These
+if its sequence id is newer than the one stored. One without any condition says only that the version has arrived: it
+takes nothing back. That a bundle is gone counts only if its deletion was asked for. These
 rules are in the statements themselves: several replicas may get the same report, and one of them stores it.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,12 +25,16 @@ from regional.core.role import Backoff
 from regional.maestro.protocol.bundles import Condition, StatusData, decode_data
 from regional.maestro.protocol.events import Event, MalformedEvent
 from regional.maestro.protocol.tracing import request_id_of
+from regional.maestro.server.agent_works import LONGEST_ID
 from regional.maestro.server.bundles import CHANNEL
 from regional.maestro.server.connection import FAILURES, pool_of
 
 log = logging.getLogger(__name__)
 
 BATCH = 256
+LULL = 0.001
+LONGEST_LULL = 0.01
+LONGEST_NOTE = 500
 MOST_WAITING = 8192
 MOST_BYTES = 64 * 1024 * 1024
 _reports = prometheus_client.Counter(
@@ -37,18 +43,23 @@ _reports = prometheus_client.Counter(
 
 _STORE = f"""
 WITH incoming AS (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::bool[])
-        AS i (id, consumer, version, sequence, hash, status, applied)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::bool[],
+        $8::text[], $9::bool[], $10::bool[])
+        AS i (id, consumer, version, sequence, hash, status, applied, note, complete, fresh)
 ), stored AS (
     UPDATE resources r SET status = i.status, status_version = i.version, status_sequence = i.sequence,
-        status_hash = i.hash, status_at = now(), applied = i.applied,
-        due_at = CASE WHEN r.deleted_at IS NULL THEN NULL ELSE r.due_at END
+        status_hash = i.hash, status_at = now(), applied = i.applied AND (i.fresh OR r.applied),
+        due_at = CASE WHEN r.deleted_at IS NULL THEN NULL ELSE r.due_at END,
+        expires_at = CASE WHEN i.complete THEN coalesce(r.expires_at, now() + interval '1 second'
+            * (r.spec::jsonb #>> '{{deleteOption,ttlSecondsAfterFinished}}')::double precision) END
     FROM incoming i
     WHERE r.id = i.id AND r.consumer_name = i.consumer AND r.version = i.version
         AND (r.status_sequence IS NULL OR r.status_sequence < i.sequence)
-    RETURNING r.id, r.consumer_name, r.source, r.updated_at
+        AND (i.note <> '' OR r.status_version IS DISTINCT FROM i.version)
+    RETURNING r.id, r.consumer_name, r.source, r.updated_at, r.version, r.request_id, i.note
 ), told AS (
-    INSERT INTO events (resource_id, source, kind) SELECT id, source, 'status' FROM stored
+    INSERT INTO events (resource_id, source, kind, version, request_id, note)
+    SELECT id, source, 'status', version, request_id, note FROM stored
 ), heard AS (
     SELECT pg_notify('{CHANNEL}', source) FROM (SELECT DISTINCT source FROM stored) AS sources
 )
@@ -56,8 +67,9 @@ SELECT s.*, (SELECT count(*) FROM heard) FROM stored s
 """
 _FINISH = f"""
 WITH incoming AS (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::bool[])
-        AS i (id, consumer, version, sequence, hash, status, applied)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::bool[],
+        $8::text[], $9::bool[], $10::bool[])
+        AS i (id, consumer, version, sequence, hash, status, applied, note, complete, fresh)
 ), gone AS (
     DELETE FROM resources r USING incoming i
     WHERE r.id = i.id AND r.consumer_name = i.consumer AND r.deleted_at IS NOT NULL
@@ -67,9 +79,11 @@ WITH incoming AS (
     INSERT INTO tombstones (id, consumer_name, version) SELECT id, consumer_name, version FROM gone
     ON CONFLICT (id) DO UPDATE SET consumer_name = excluded.consumer_name, version = excluded.version,
         deleted_at = now()
+), forgotten AS (
+    DELETE FROM agent_works a USING gone g WHERE (a.consumer_name, a.id) = (g.consumer_name, g.id)
 ), told AS (
-    INSERT INTO events (resource_id, source, kind, last)
-    SELECT id, source, 'deleted', jsonb_build_object('name', name, 'consumer_name', consumer_name,
+    INSERT INTO events (resource_id, source, kind, version, request_id, last)
+    SELECT id, source, 'deleted', version, request_id, jsonb_build_object('name', name, 'consumer_name', consumer_name,
         'version', version, 'metadata', metadata, 'created_at', created_at, 'updated_at', updated_at,
         'deleted_at', deleted_at, 'status', last_status, 'sequence', last_sequence, 'request_id', request_id)::text
     FROM gone
@@ -90,6 +104,11 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     applied: bool
     deleting: bool
     deleted: bool
+    complete: bool = False
+    fresh: bool = True
+    """Whether `applied` is about this very version. What is true of a former one holds on if the spec is the same."""
+    note: str = ""
+    """The conditions in short, for the bundle's history."""
     request_id: str
     received: float = msgspec.field(default_factory=time.monotonic)
 
@@ -111,8 +130,8 @@ def report_of(event: Event) -> Report:
         sequence = int(event.extensions.get("sequenceid") or "0")
     except ValueError:
         raise MalformedEvent("sequenceid is not a number") from None
-    if not event.resource_id:
-        raise MalformedEvent("no resourceid")
+    if not 0 < len(event.resource_id) <= LONGEST_ID:
+        raise MalformedEvent(f"resourceid has {len(event.resource_id)} characters, not 1 to {LONGEST_ID}")
     if not 0 <= sequence < 1 << 63 or not 0 <= event.version < 1 << 31:
         raise MalformedEvent("sequenceid or resourceversion is out of range")
     try:
@@ -124,6 +143,7 @@ def report_of(event: Event) -> Report:
     data: StatusData = decode_data(event.data, StatusData)
     conditions = [decode_data(raw, Condition) for raw in data.conditions or []]
     true = {condition.type for condition in conditions if condition.status == "True"}
+    fresh = {condition.type for condition in conditions if _is_of(event.version, condition)}
     return Report(
         id=event.resource_id,
         consumer=event.consumer,
@@ -134,14 +154,30 @@ def report_of(event: Event) -> Report:
         applied="Applied" in true,
         deleting="Deleting" in true,
         deleted="Deleted" in true,
+        complete="Complete" in true & fresh,
+        fresh="Applied" in fresh,
+        note=_in_short(conditions),
         request_id=request_id_of(event.extensions),
     )
+
+
+def _is_of(version: int, condition: Condition) -> bool:
+    """Agents of the Go Maestro name a new version as soon as they have it, while `Applied` is about the one before;
+    if the spec is the same as before, for minutes."""
+    return condition.observed_generation is None or condition.observed_generation >= version
+
+
+def _in_short(conditions: Sequence[Condition]) -> str:
+    """`Applied=True Available=False: 1 of 2 resources are not available`."""
+    states = " ".join(f"{found.type}={found.status}" for found in conditions)
+    wrong = next((found.message for found in conditions if found.status == "False" and found.message), "")
+    return (f"{states}: {wrong}" if wrong else states).replace("\x00", "")[:LONGEST_NOTE]
 
 
 class Inbox:
     """Reports that wait for the database: one per bundle and kind, and no more than memory is meant for.
 
-    What finds no room is dropped, and the agents are asked for their statuses once the others are stored.
+    What finds no room is dropped, and its agents are asked for their statuses once the others are stored.
     """
 
     def __init__(
@@ -149,15 +185,15 @@ class Inbox:
         database: Database,
         stored: Callable[[Stored], None],
         stray: Callable[[Sequence[Report]], None],
-        ask_again: Callable[[], None] = lambda: None,
+        ask_again: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
-        """`stray` hears of reports that fitted no bundle."""
+        """`stray` hears of reports that fitted no bundle, `ask_again` of consumers whose reports found no room."""
         self._database = database
         self._stored, self._stray, self._ask_again = stored, stray, ask_again
         self._statuses: dict[tuple[str, str], Report] = {}
         self._endings: dict[tuple[str, str], Report] = {}
         self._bytes = 0
-        self._dropped = 0
+        self._dropped: Counter[str] = Counter()
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
@@ -172,7 +208,7 @@ class Inbox:
             return
         grown = self._bytes + len(report.status) - (len(known.status) if known else 0)
         if grown > MOST_BYTES or (known is None and len(self) >= MOST_WAITING):
-            self._dropped += 1
+            self._dropped[report.consumer] += 1
             _reports.labels("dropped").inc()
             return
         self._bytes = grown
@@ -185,28 +221,31 @@ class Inbox:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self.flush()
+                stored = await self.flush()
                 backoff.reset()
+                if stored > 1:  # where several come, more are coming, and one statement stores them all
+                    await asyncio.sleep(min(LONGEST_LULL, LULL * stored))
             except FAILURES as error:
                 still_wanted()
                 self._wake.set()
                 log.warning("statuses wait for the database", extra={"waiting": len(self), "reason": str(error)})
                 await backoff.pause()
 
-    async def flush(self) -> None:
-        """Everything that waits goes into the database."""
+    async def flush(self) -> int:
+        """Everything that waits goes into the database. How many that were at last."""
+        count = 0
         while len(self):
-            await self._store(self._statuses, _STORE)
-            await self._store(self._endings, _FINISH)
+            count = await self._store(self._statuses, _STORE) + await self._store(self._endings, _FINISH)
         if self._dropped:
-            log.warning("statuses found no room; agents are asked again", extra={"dropped": self._dropped})
-            self._dropped = 0
-            self._ask_again()
+            dropped, self._dropped = self._dropped, Counter()
+            log.warning("statuses found no room; agents are asked again", extra={"dropped": dropped.total()})
+            self._ask_again(dropped.keys())
+        return count
 
-    async def _store(self, waiting: dict[tuple[str, str], Report], statement: str) -> None:
+    async def _store(self, waiting: dict[tuple[str, str], Report], statement: str) -> int:
         batch = list(waiting.values())[:BATCH]
         if not batch:
-            return
+            return 0
         done = await self._written(batch, statement)
         for report in batch:
             if waiting.get((report.consumer, report.id)) is report:
@@ -223,6 +262,7 @@ class Inbox:
         if strays:
             _reports.labels("ignored").inc(len(strays))
             self._stray(strays)
+        return len(batch)
 
     async def _written(self, batch: list[Report], statement: str) -> dict[tuple[str, str], Any]:
         try:
@@ -254,5 +294,8 @@ class Inbox:
             [report.hash for report in ordered],
             [report.status for report in ordered],
             [report.applied for report in ordered],
+            [report.note for report in ordered],
+            [report.complete for report in ordered],
+            [report.fresh for report in ordered],
         )
         return {(row["consumer_name"], row["id"]): row for row in rows}

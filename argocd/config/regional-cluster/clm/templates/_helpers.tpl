@@ -115,6 +115,15 @@ spec:
             matchLabels:
               app.kubernetes.io/name: clm
               app.kubernetes.io/component: {{ .name }}
+          matchLabelKeys: [pod-template-hash]
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              app.kubernetes.io/name: clm
+              app.kubernetes.io/component: {{ .name }}
+          matchLabelKeys: [pod-template-hash]
       {{- end }}
       {{- if .migrate }}
       initContainers:

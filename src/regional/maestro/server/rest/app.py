@@ -13,11 +13,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from regional.maestro.server.connection import FAILURES
+from regional.maestro.server.refusals import CATALOGUE, Refusal
+from regional.maestro.server.rest import openapi
+from regional.maestro.server.rest.agent_works import AgentWorkRoutes
 from regional.maestro.server.rest.bundles import BundleRoutes
 from regional.maestro.server.rest.consumers import ConsumerRoutes
 from regional.maestro.server.rest.errors import (
-    CATALOGUE,
-    Refusal,
     document,
     json_response,
     operation_id,
@@ -31,26 +32,31 @@ BASE = "/api/maestro/v1"
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def application(bundles: BundleRoutes, consumers: ConsumerRoutes) -> Starlette:
+def application(bundles: BundleRoutes, consumers: ConsumerRoutes, works: AgentWorkRoutes) -> Starlette:
     def route(path: str, **methods: Handler) -> Route:
         async def endpoint(request: Request) -> Response:
             handler = methods.get("GET" if request.method == "HEAD" else request.method)
             return await handler(request) if handler else unknown_path(request)
 
         names = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-        return Route(path, endpoint, methods=names)
+        return Route(path, endpoint, methods=names, name=" ".join(methods))
 
-    routes = [
+    routes = [  # they are tried one by one: those asked for most often come first
+        route(f"{BASE}/resource-bundles", GET=bundles.list, POST=bundles.create),
+        route(f"{BASE}/resource-bundles/watch", GET=bundles.watch),
+        route(f"{BASE}/resource-bundles/{{id}}/history", GET=bundles.history),
+        route(f"{BASE}/resource-bundles/{{id}}/redeliver", POST=bundles.redeliver),
+        route(f"{BASE}/resource-bundles/{{id}}", GET=bundles.get, PATCH=bundles.patch, DELETE=bundles.delete),
         route("/healthz", GET=_healthz),
         route("/api/maestro", GET=_api),
         route(BASE, GET=_version),
+        route(f"{BASE}/openapi", GET=_openapi),
         route(f"{BASE}/errors", GET=_errors),
         route(f"{BASE}/errors/{{id}}", GET=_error),
         route(f"{BASE}/consumers", GET=consumers.list, POST=consumers.create),
         route(f"{BASE}/consumers/{{id}}", GET=consumers.get, PATCH=consumers.patch, DELETE=consumers.delete),
-        route(f"{BASE}/resource-bundles", GET=bundles.list, POST=bundles.create),
-        route(f"{BASE}/resource-bundles/watch", GET=bundles.watch),
-        route(f"{BASE}/resource-bundles/{{id}}", GET=bundles.get, PATCH=bundles.patch, DELETE=bundles.delete),
+        route(f"{BASE}/agent-works", GET=works.list),
+        route(f"{BASE}/agent-works/ask", POST=works.ask),
     ]
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
@@ -93,6 +99,10 @@ async def _version(_: Request) -> Response:
     return json_response({"id": "v1", "kind": "APIVersion", "href": BASE, "collections": collections})
 
 
+async def _openapi(_: Request) -> Response:
+    return json_response(openapi.document())
+
+
 async def _errors(_: Request) -> Response:
     items = [document(code, reason) for code, (_, reason) in CATALOGUE.items()]
     return json_response({"kind": "ErrorList", "page": 1, "size": len(items), "total": len(items), "items": items})
@@ -121,7 +131,9 @@ async def _impossible(request: Request, _: Exception) -> Response:
 
 async def _away(request: Request, error: Exception) -> Response:
     log.warning("a request could not be served", extra={"path": request.url.path, "reason": str(error)})
-    reason = f"the database cannot be reached: {error or type(error).__name__}"
+    empty = isinstance(error, asyncpg.UndefinedTableError)
+    what = "the database's tables are being made" if empty else "the database cannot be reached"
+    reason = f"{what}: {str(error) or type(error).__name__}"
     return refused(request, Refusal(9, reason, status=503))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from regional.maestro.server.rest.errors import Refusal
+from regional.maestro.server.refusals import Refusal
 
 
 async def body_of(request: Request, largest: int) -> bytes:

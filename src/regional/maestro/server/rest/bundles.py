@@ -7,47 +7,48 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Any
 
 import msgspec
-import prometheus_client
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from regional.core.database import Database
-from regional.maestro.server.bundles import BundleExists, Bundles, StaleVersion, UnderDeletion, UnknownConsumer
+from regional.maestro.server import admission
+from regional.maestro.server.bundles import Bundles
 from regional.maestro.server.connection import FAILURES, pool_of
 from regional.maestro.server.delivery import Delivery
+from regional.maestro.server.faults import LARGEST_METADATA
 from regional.maestro.server.feed import SCAN_SECONDS, Cursor, CursorExpired, Feed
-from regional.maestro.server.model import QUALIFIED, Bundle, bundle_of
-from regional.maestro.server.rest import admission
+from regional.maestro.server.history import MOST_ENTRIES, entries_of
+from regional.maestro.server.model import CONTACT, QUALIFIED, Bundle, Contact, bundle_of, contact_of
+from regional.maestro.server.refusals import Refusal
 from regional.maestro.server.rest.bodies import body_of
-from regional.maestro.server.rest.errors import Refusal, json_response
-from regional.maestro.server.rest.listing import answer, page_of
+from regional.maestro.server.rest.errors import json_response
+from regional.maestro.server.rest.listing import answer, number, page_of
 from regional.maestro.server.rest.search import RESOURCES
 from regional.maestro.server.rest.views import bundle_view, delivery_of, now
 from regional.maestro.server.source import Source
+from regional.maestro.server.writes import Writes
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
-_accepted = prometheus_client.Counter(
-    "maestro_server_accepted_total", "Changes of bundles that were accepted", ["change"]
-)
+LULL = 0.001
+LONGEST_LULL = 0.02
 
 
 class BundleRoutes:
     def __init__(
-        self, database: Database, bundles: Bundles, delivery: Delivery, feed: Feed, source: Source, largest: int
+        self, database: Database, bundles: Bundles, writes: Writes, delivery: Delivery, feed: Feed, source: Source
     ) -> None:
-        self._database, self._bundles, self._delivery = database, bundles, delivery
-        self._feed, self._source, self._largest = feed, source, largest
+        self._database, self._bundles, self._writes = database, bundles, writes
+        self._delivery, self._feed, self._source = delivery, feed, source
 
-    def _view(self, bundle: Bundle, seen: datetime | None) -> bytes:
+    def _view(self, bundle: Bundle, contact: Contact) -> bytes:
         away = self._source.broker.dependency.reason
         note = self._delivery.note(bundle.consumer_name)
-        return bundle_view(bundle, delivery_of(bundle, seen, note, away, now()))
+        return bundle_view(bundle, delivery_of(bundle, contact, note, away, now()))
 
     async def _shown(self, bundle_id: str) -> bytes:
         found = await self._bundles.get_seen(bundle_id)
@@ -55,91 +56,71 @@ class BundleRoutes:
             raise Refusal(7, f"Resource with id='{bundle_id}' not found")
         return self._view(*found)
 
-    def _accept(self, bundle: Bundle, change: str, started: float) -> None:
-        """`started` is when the request came; what follows the commit is not in its span."""
-        ms = round((time.monotonic() - started) * 1000, 3)
-        self._delivery.offer(bundle)
-        _accepted.labels(change).inc()
-        log.info(
-            "bundle accepted",
-            extra={
-                "change": change,
-                "resource": bundle.id,
-                "consumer": bundle.consumer_name,
-                "version": bundle.version,
-                "request_id": bundle.request_id,
-                "span": "maestro.commit",
-                "ms": ms,
-            },
-        )
-
     # -- writing -----------------------------------------------------------------------------------------------------
 
     async def create(self, request: Request) -> Response:
         started = time.monotonic()
-        content = await body_of(request, self._largest + admission.LARGEST_METADATA + 64 * 1024)
-        new = admission.new_bundle(content, _request_id(request), self._largest)
-        try:
-            bundle, seen, fresh = await self._bundles.create(new)
-        except UnknownConsumer as error:
-            raise Refusal(7, str(error)) from None
-        except (BundleExists, UnderDeletion) as error:
-            raise Refusal(6, str(error)) from None
+        content = await self._body(request)
+        new = admission.new_bundle(content, _request_id(request), self._writes.largest)
+        bundle, contact, fresh = await self._writes.create(new, started)
         if fresh:
-            self._accept(bundle, "create", started)
-            return json_response(self._view(bundle, seen), 201)
+            return json_response(self._view(bundle, contact), 201)
         return json_response(await self._shown(bundle.id))
 
     async def patch(self, request: Request) -> Response:
         started = time.monotonic()
+        patch = admission.checked_patch(await self._body(request))
+        request_id, largest = _request_id(request), self._writes.largest
         bundle_id = request.path_params["id"]
-        content = await body_of(request, self._largest + admission.LARGEST_METADATA + 64 * 1024)
-        patch = admission.checked_patch(content)
-        while True:
-            bundle = await self._bundles.get(bundle_id)
-            if bundle is None:
-                raise Refusal(7, f"Resource with id='{bundle_id}' not found")
-            try:
-                updated = await self._patched(bundle, patch, _request_id(request))
-            except UnderDeletion as error:
-                raise Refusal(6, str(error)) from None
-            except StaleVersion as error:
-                if patch.version is not None:
-                    raise Refusal(6, str(error)) from None
-                continue  # somebody was faster; without a version asked for, ours goes on top
-            if updated.version != bundle.version:
-                self._accept(updated, "update", started)
-            return json_response(await self._shown(bundle_id))
-
-    async def _patched(self, bundle: Bundle, patch: admission.BundlePatch, request_id: str) -> Bundle:
-        if bundle.deleted_at is not None:
-            raise UnderDeletion(bundle.id)
-        if patch.version is not None and patch.version != bundle.version:
-            raise StaleVersion(bundle.version)
-        metadata, spec, request_id = admission.patched(bundle, patch, request_id, self._largest)
-        return await self._bundles.update(bundle, metadata=metadata, spec=spec, request_id=request_id)
+        updated = await self._writes.update(
+            bundle_id,
+            patch.version,
+            lambda bundle: admission.patched(bundle, patch, request_id, largest),
+            started,
+        )
+        return json_response(self._view(*updated) if updated else await self._shown(bundle_id))
 
     async def delete(self, request: Request) -> Response:
-        started = time.monotonic()
-        bundle = await self._bundles.delete(request.path_params["id"], _request_id(request))
-        if bundle is not None:
-            self._accept(bundle, "delete", started)
+        await self._writes.delete(request.path_params["id"], _request_id(request), time.monotonic())
         return Response(status_code=204, headers={"Content-Type": "application/json"})
+
+    async def redeliver(self, request: Request) -> Response:
+        bundle_id = request.path_params["id"]
+        await self._writes.redeliver(bundle_id, _request_id(request), time.monotonic())
+        return json_response(await self._shown(bundle_id), 202)
+
+    async def _body(self, request: Request) -> bytes:
+        return await body_of(request, self._writes.largest + LARGEST_METADATA + 64 * 1024)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, request: Request) -> Response:
         return json_response(await self._shown(request.path_params["id"]))
 
+    async def history(self, request: Request) -> Response:
+        """Also of a bundle that is gone, for as long as that is remembered."""
+        bundle_id = request.path_params["id"]
+        size = min(number(request.query_params.get("size"), 100), MOST_ENTRIES)
+        items = await entries_of(self._database, bundle_id, max(size, 0))
+        if not items:
+            await self._shown(bundle_id)
+        return json_response({"kind": "ResourceBundleHistory", "id": bundle_id, "size": len(items), "items": items})
+
     async def list(self, request: Request) -> Response:
+        page = page_of(request, RESOURCES, "r.created_at asc")
+
+        def shown(row: Any) -> bytes:
+            bundle = bundle_of(row)
+            return self._view(bundle, contact_of(row)) if page.additions else bundle_view(bundle, None)
+
         return await answer(
             pool_of(self._database),
-            page_of(request, RESOURCES, "r.created_at asc"),
+            page,
             kind="ResourceBundleList",
             table="resources",
-            columns=f"{QUALIFIED}, c.last_seen_at",
+            columns=f"{QUALIFIED}, {CONTACT}",
             joins="JOIN consumers c ON c.name = r.consumer_name",
-            show=lambda row: self._view(bundle_of(row), row["last_seen_at"]),
+            show=shown,
         )
 
     async def watch(self, request: Request) -> Response:
@@ -160,8 +141,8 @@ class BundleRoutes:
         try:
             if cursor is None:
                 cursor = await self._feed.horizon()
-                async for bundle, seen in self._feed.everything(source):
-                    yield _line("", self._view(bundle, seen))
+                async for bundle, contact in self._feed.everything(source):
+                    yield _line("", self._view(bundle, contact))
                 yield _line(cursor)
             async for line in self._follow(source, cursor):
                 yield line
@@ -173,12 +154,12 @@ class BundleRoutes:
         loop = asyncio.get_running_loop()
         spoke = loop.time()
         pause = 0.0
-        with self._feed.watching() as woken:
+        with self._feed.watching(source) as woken:
             while True:
                 woken.clear()
                 changes, cursor, more = await self._feed.after(cursor, source)
                 for change in changes:
-                    yield _line(change.cursor, self._view(change.bundle, change.seen))
+                    yield _line(change.cursor, self._view(change.bundle, change.contact))
                 if changes:
                     spoke = loop.time()
                 elif loop.time() - spoke >= HEARTBEAT_SECONDS:
@@ -189,8 +170,11 @@ class BundleRoutes:
                 if more:
                     await asyncio.sleep(pause)
                     continue
+                if len(changes) > 1:  # where there are several, there are more to come, and one look finds them all
+                    await asyncio.sleep(min(LONGEST_LULL, LULL * len(changes)))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), SCAN_SECONDS)
+                    async with asyncio.timeout(SCAN_SECONDS):
+                        await woken.wait()
 
 
 def _line(cursor: Cursor | str, bundle: bytes | None = None) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import asyncpg
@@ -10,12 +12,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from regional.maestro.server.rest.errors import Refusal, json_response
+from regional.maestro.server.refusals import Refusal
+from regional.maestro.server.rest.errors import json_response
 from regional.maestro.server.rest.search import BadSearch, Table, order, where
 from regional.maestro.server.rest.views import project
 
 LARGEST_PAGE = 65500
-CHUNK = 200
+FURTHEST = 10**12  # beyond every page, and within what PostgreSQL counts to
+CHUNK = 100
+PIECE = 128 * 1024  # bytes sent at a time: longer ones cost more to put together than to send
 BAD_REQUEST = 21
 
 
@@ -26,6 +31,8 @@ class Page(msgspec.Struct, frozen=True):
     parameters: list[Any]
     order: str
     fields: list[str]
+    additions: bool
+    """Whether to show what Maestro's own schema does not have: its generated client refuses lists with such fields."""
 
     @property
     def offset(self) -> int:
@@ -47,22 +54,24 @@ def page_of(request: Request, table: Table, default_order: str) -> Page:
         chosen = order(query.get("orderBy", ""), table, default_order)
     except BadSearch as error:
         raise Refusal(BAD_REQUEST, str(error)) from None
-    size = _number(query.get("size"), 100)
+    size = number(query.get("size"), 100)
+    fields = [field.strip() for field in query.get("fields", "").split(",") if field.strip()]
     return Page(
-        number=_number(query.get("page"), 1),
+        number=number(query.get("page"), 1),
         size=LARGEST_PAGE if size < 0 or size > LARGEST_PAGE else size,
         condition=condition,
         parameters=parameters,
         order=chosen,
-        fields=[field.strip() for field in query.get("fields", "").split(",") if field.strip()],
+        fields=fields,
+        additions=bool(fields) or query.get("additions") == "true",
     )
 
 
-def _number(text: str | None, default: int) -> int:
+def number(text: str | None, default: int) -> int:
     if text is None:
         return default
     try:
-        return int(text) if len(text) < 10 else 0
+        return max(-FURTHEST, min(int(text), FURTHEST)) if len(text) < 20 else 0
     except ValueError:
         return 0
 
@@ -96,24 +105,45 @@ def _head(kind: str, page: Page, size: int, total: int) -> bytes:
     return head[:-1] + b',"items":['
 
 
-async def _rows(pool: Any, statement: str, ids: list[str]) -> AsyncIterator[list[Any]]:
-    """No connection is held while a slow reader reads. What has gone meanwhile is left out."""
-    for start in range(0, len(ids), CHUNK):
-        wanted = ids[start : start + CHUNK]
-        found = {row["id"]: row for row in await pool.fetch(statement, wanted)}
-        yield [found[row_id] for row_id in wanted if row_id in found]
+async def _rows(pool: Any, statement: str, ids: list[str]) -> AsyncGenerator[list[Any]]:
+    """While one chunk is being sent, the next is read. No connection is held while a slow reader reads. What has gone
+    meanwhile is left out."""
+    reading: asyncio.Task[list[Any]] | None = None
+    try:
+        for start in range(0, len(ids) + CHUNK, CHUNK):
+            ready = await reading if reading is not None else []
+            wanted = ids[start : start + CHUNK]
+            reading = asyncio.create_task(_chosen(pool, statement, wanted)) if wanted else None
+            if ready:
+                yield ready
+    finally:
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _chosen(pool: Any, statement: str, wanted: list[str]) -> list[Any]:
+    found = {row["id"]: row for row in await pool.fetch(statement, wanted)}
+    return [found[row_id] for row_id in wanted if row_id in found]
 
 
 async def _streamed(
-    kind: str, page: Page, total: int, rows: AsyncIterator[list[Any]], item: Callable[[Any], bytes]
+    kind: str, page: Page, total: int, rows: AsyncGenerator[list[Any]], item: Callable[[Any], bytes]
 ) -> AsyncIterator[bytes]:
     """`size` comes behind the items, when it is known."""
     head = msgspec.json.encode({"kind": kind, "page": page.number, "total": total})
     yield head[:-1] + b',"items":['
     size = 0
-    async for chunk in rows:
-        text = b",".join(item(row) for row in chunk)
-        if chunk:
-            yield b"," + text if size else text
-        size += len(chunk)
+    async with contextlib.aclosing(rows):
+        async for chunk in rows:
+            parts, length = [], 0
+            for row in chunk:
+                parts += [b"," if size else b"", item(row)]
+                length += len(parts[-1])
+                size += 1
+                if length > PIECE:
+                    yield b"".join(parts)
+                    parts, length = [], 0
+            if parts:
+                yield b"".join(parts)
     yield b'],"size":%d}' % size

@@ -13,7 +13,7 @@ import msgspec
 
 MOST_OPERATORS = 50
 _TOKEN = re.compile(
-    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>-?\d+(?:\.\d+)?)|(?P<op>->>|->|@>|<=|>=|<>|!=|=|<|>|\(|\)|,)"
+    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>-?\d+(?:\.\d+)?)|(?P<op>->>|->|@>|<=|>=|<>|!=|=|<|>|\(|\)|,|[-+*/%])"
     r"|(?P<word>[A-Za-z_][A-Za-z_0-9]*(?:\.[A-Za-z_][A-Za-z_0-9]*)?))"
 )
 _COMPARISONS = {"=", "!=", "<>", "<", "<=", ">", ">="}
@@ -32,18 +32,25 @@ class Table(msgspec.Struct, frozen=True):
     columns: dict[str, tuple[str, str]]
 
 
+_NOT_APPLIED = "(r.deleted_at IS NOT NULL OR NOT r.applied OR r.status_version IS DISTINCT FROM r.version)"
+"""Whatever `delivery.state` calls otherwise than applied, in the words of the row."""
+
+_STATUS = "CASE WHEN pg_input_is_valid(r.status, 'jsonb') THEN r.status::jsonb END"
+"""It is as its agent sent it, and not all that is JSON can be `jsonb`: one such must not spoil a search among all."""
+
 RESOURCES = Table(
     "resources",
     {name: (f"r.{name}", "text") for name in ("id", "name", "source", "consumer_name", "type", "request_id")}
     | {name: (f"r.{name}", "timestamptz") for name in ("created_at", "updated_at", "deleted_at", "status_at")}
     | {"version": ("r.version", "integer"), "status_version": ("r.status_version", "integer")}
-    | {"applied": ("r.applied", "boolean")}
-    | {"metadata": ("r.metadata", "json"), "payload": ("", "json"), "status": ("r.status::jsonb", "json")},
+    | {"applied": ("r.applied", "boolean"), "not_applied": (_NOT_APPLIED, "boolean")}
+    | {"metadata": ("r.metadata", "json"), "payload": ("", "json"), "status": (_STATUS, "json")},
 )
 CONSUMERS = Table(
     "consumers",
-    {name: (f"r.{name}", "text") for name in ("id", "name", "agent")}
-    | {name: (f"r.{name}", "timestamptz") for name in ("created_at", "updated_at", "last_seen_at")}
+    {name: (f"r.{name}", "text") for name in ("id", "name", "agent", "cluster_unreachable")}
+    | {name: (f"r.{name}", "text") for name in ("agent_version", "agent_certificate")}
+    | {name: (f"r.{name}", "timestamptz") for name in ("created_at", "updated_at", "last_seen_at", "absent_since")}
     | {"labels": ("r.labels", "json")},
 )
 _PAYLOAD = {"metadata": "r.metadata", "data": "r.spec::jsonb"}
@@ -75,7 +82,7 @@ def order(text: str, table: Table, default: str) -> str:
 
 
 def _column(name: str, table: Table) -> tuple[str, str]:
-    prefix, dot, bare = name.rpartition(".")
+    prefix, dot, bare = name.lower().rpartition(".")
     found = table.columns.get(bare)
     if found is None or (dot and prefix != table.name):
         raise BadSearch(f"{name} is not a valid field name")
@@ -92,6 +99,11 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         tokens.append((found.lastgroup, found.group(found.lastgroup)))
         position = found.end()
     return tokens
+
+
+def _check_kind(operator: str, kind: str, wanted: str) -> None:
+    if kind != wanted:
+        raise BadSearch(f"{operator} compares {wanted}, and this is {kind}")
 
 
 class _Parser:
@@ -149,6 +161,7 @@ class _Parser:
     def _predicate(self) -> str:
         left, kind = self._operand()
         if self._accept("@>"):
+            _check_kind("@>", kind, "json")
             return f"{left} @> {self._json()}"
         if self._accept("is"):
             negated = self._accept("not")
@@ -166,6 +179,7 @@ class _Parser:
             return f"{left} {word}BETWEEN {low} AND {self._literal(kind)}"
         for like in ("like", "ilike"):
             if self._accept(like):
+                _check_kind(like, kind, "text")
                 return f"{left} {word}{like.upper()} {self._literal('text')}"
         operator = self.peek()
         if negated or operator not in _COMPARISONS:
@@ -183,6 +197,8 @@ class _Parser:
         if kind != "word" or text.lower() in _KEYWORDS:
             raise BadSearch(f"expected a field, found {text!r}")
         expression, kind = _column(text, self._table)
+        if kind == "integer":
+            return self._calculated(expression), kind
         if kind != "json":
             return expression, kind
         if not expression:
@@ -195,6 +211,24 @@ class _Parser:
                 return f"({expression} ->> {self._segment(name)})", "text"
             expression = f"{expression} -> {self._segment(name)}"
         return f"({expression})", "json"
+
+    def _calculated(self, expression: str) -> str:
+        """`version * 2 - 1`, from left to right by the usual precedence: PostgreSQL's own."""
+        start = expression
+        while self._position < len(self._tokens):
+            given, text = self._tokens[self._position]
+            if text in ("+", "-", "*", "/", "%"):
+                self._position += 1
+                given, number = self.take()
+            elif given == "number" and text.startswith("-"):  # as it is read where no blank follows
+                self._position += 1
+                text, number = "-", text[1:]
+            else:
+                break
+            if given != "number":
+                raise BadSearch(f"expected a number, found {number!r}")
+            expression = f"{expression} {text} {self._parameter(number, 'numeric')}"
+        return expression if expression is start else f"({expression})"
 
     @staticmethod
     def _segment(name: str) -> str:
@@ -252,4 +286,5 @@ class _Parser:
     def _parameter(self, text: str, kind: str) -> str:
         """As text with a cast: PostgreSQL itself says what is no number or date."""
         self._parameters.append(text)
+        kind = "numeric" if kind == "integer" and "." in text else kind
         return f"${len(self._parameters)}::text" + ("" if kind == "text" else f"::{kind}")
