@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -14,13 +13,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from regional.core.clock import rfc3339
+from regional.core.reconcile import WorkQueue, run_workers
 from regional.kube.apiserver.server import ApiServer
 from regional.kube.client import Answer, ApiUnreachable, Client, Informer, Stream
 from regional.kube.client.local import LocalTransport
 from regional.kube.client.transport import Query, Transport
 from regional.kube.controllers import ControllerSettings, run_all
 from regional.kube.messages import Request, Response
-from regional.kube.objects import Obj, is_deleting, key_of, name_of, namespace_of, spec_of, status_of
+from regional.kube.objects import Key, Obj, is_deleting, key_of, name_of, namespace_of, spec_of, status_of
 
 NODE = "node-1"
 
@@ -118,7 +118,7 @@ class Kubelet:
     def __init__(self, client: Client, *, node: str = NODE) -> None:
         self._client, self._node = client, node
         self.pods = Informer(client, "v1", "Pod", fields=f"spec.nodeName={node}", handler=self._changed)
-        self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._queue: WorkQueue[Key] = WorkQueue()
         self._task: asyncio.Task[None] | None = None
         self.healthy: Callable[[Obj], bool] = lambda pod: True
         self.finish: Callable[[Obj], str] = lambda pod: ""
@@ -134,7 +134,8 @@ class Kubelet:
         if await self._client.get_or_none("v1", "Node", self._node) is None:
             created = await self._client.create(node)
             await self._client.update_status(created | {"status": self.ready_status()})
-        self._task = asyncio.create_task(self._work())
+        # With its retries: a report that finds the API down must not be lost, as no kubelet loses one.
+        self._task = asyncio.create_task(run_workers("kubelet", self._queue, self._look))
         self.pods.start()
         await self.pods.synced()
 
@@ -151,19 +152,16 @@ class Kubelet:
 
     def recheck(self) -> None:
         for key in self.pods.objects:
-            self._queue.put_nowait(key)
+            self._queue.add(key)
 
     def _changed(self, kind: str, pod: Obj) -> None:
         if kind != "DELETED":
-            self._queue.put_nowait(key_of(pod))
+            self._queue.add(key_of(pod))
 
-    async def _work(self) -> None:
-        while True:
-            key = await self._queue.get()
-            pod = self.pods.get(*key)
-            if pod is not None:
-                with contextlib.suppress(Exception):
-                    await self._serve(pod)
+    async def _look(self, key: Key) -> None:
+        pod = self.pods.get(*key)
+        if pod is not None:
+            await self._serve(pod)
 
     async def _serve(self, pod: Obj) -> None:
         if is_deleting(pod):

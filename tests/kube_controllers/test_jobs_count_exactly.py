@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from regional.kube.client import Client
@@ -83,6 +85,7 @@ async def test_no_pod_is_let_go_before_it_is_counted_nor_counted_twice(quiet: Cl
     await eventually(halfway, seconds=60)
     await end(task)
     await quiet.api.stop()
+    await asyncio.sleep(0.2)  # long enough for a node's report to find nobody
     await quiet.api.start()
     faults.on = False
     await quiet.control(Client(faults, user_agent="kube-controller-manager"), resync_seconds=0.5)
