@@ -38,7 +38,7 @@ class Warm:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             with contextlib.suppress(OSError):
                 spawn_sync(self.socket, SpawnRequest(["/bin/true"], {}))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regional.core.problems import UserError
-from regional.core.process import ProcessRef
+from regional.core.process import ProcessRef, is_stopped
 from regional.core.spawn import KILLED, SpawnError, SpawnRequest, read_state, spawn, wait_exit
 from regional.core.warm import WarmParent
 from tests.spawn.conftest import Warm
@@ -36,6 +36,26 @@ async def test_a_process_ended_by_a_signal_says_which(warm: Warm) -> None:
     process.signal(signal.SIGKILL)
     status = await wait_exit(process, exit_file)
     assert (status.code, status.signal) == (137, 9)
+
+
+async def test_a_parent_that_is_slow_to_notice_changes_nothing_about_an_end(warm: Warm) -> None:
+    go, exit_file = warm.directory / "go", warm.directory / "exit"
+    script = f"while [ ! -f {go} ]; do sleep 0.01; done; exit 5"
+    process = warm.spawn("sh", "-c", script, exit_file=str(exit_file))
+    assert warm.process is not None
+    warm.process.send_signal(signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(60):
+            while not is_stopped(warm.process.pid):
+                await asyncio.sleep(0.01)
+        go.touch()
+        await process.wait()
+        asking = asyncio.create_task(wait_exit(process, exit_file))
+        await asyncio.wait({asking}, timeout=3)
+        assert not asking.done()
+    finally:
+        warm.process.send_signal(signal.SIGCONT)
+    assert (await asking).code == 5
 
 
 async def test_output_and_tracebacks_are_appended_to_the_log(warm: Warm) -> None:

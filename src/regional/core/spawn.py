@@ -24,6 +24,7 @@ from regional.core.process import ProcessRef
 
 KILLED = 137  # 128 + SIGKILL, what a shell and Kubernetes say
 _LINE_LIMIT = 4 << 20
+_LOOKS, _LOOKS_AT_AN_ORPHAN = 6000, 200  # for an exit file, a hundred a second
 
 
 class SpawnRequest(msgspec.Struct):
@@ -119,11 +120,13 @@ def read_exit(path: Path) -> ExitStatus | None:
 async def wait_exit(process: ProcessRef, exit_file: Path) -> ExitStatus:
     """Waits for the end of a process and says how it ended, also to those who are not its parent."""
     await process.wait()
-    # The warm parent writes the file before it reaps, so while there is a zombie the file may still come.
-    for _ in range(200):
+    # The warm parent writes the file before it reaps, so while it has a zombie the file may still come, and one that is
+    # only slow must not make a failure of a success. Of an orphan's end nobody writes, and its zombie may stay.
+    for looks in range(_LOOKS):
         if (status := read_exit(exit_file)) is not None:
             return status
-        if not _is_zombie(process.pid):
+        parent = _parent_of_zombie(process.pid)
+        if parent is None or (parent <= 1 and looks >= _LOOKS_AT_AN_ORPHAN):
             break
         await asyncio.sleep(0.01)
     return read_exit(exit_file) or ExitStatus(KILLED, 9, timestamp())
@@ -151,12 +154,14 @@ def publish(path: str, value: dict[str, int | str]) -> bool:
     return True
 
 
-def _is_zombie(pid: int) -> bool:
+def _parent_of_zombie(pid: int) -> int | None:
+    """Who has not yet asked how it ended; None if somebody has."""
     try:
         raw = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return False
-    return raw[raw.rindex(b")") + 2 :].split()[0] == b"Z"
+        return None
+    state, parent = raw[raw.rindex(b")") + 2 :].split(maxsplit=2)[:2]
+    return int(parent) if state == b"Z" else None
 
 
 def main(argv: list[str]) -> int:
