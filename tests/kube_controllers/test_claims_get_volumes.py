@@ -7,7 +7,7 @@ import pytest
 from regional.kube.controllers.volumes import IN_USE
 from regional.kube.disks import DRIVER, HOLDS_FILES
 from regional.kube.objects import Obj, finalizers_of, is_deleting, spec_of, status_of, uid_of
-from tests.kube_controllers.harness import Cluster, eventually
+from tests.kube_controllers.harness import Cluster, end, eventually
 
 
 def claim(name: str = "data", **spec: object) -> Obj:
@@ -143,7 +143,7 @@ async def test_a_volume_whose_claim_vanished_is_given_up(quiet: Cluster) -> None
     task = await quiet.control()
     await quiet.client.create(claim())
     _, volume = await bound(quiet)
-    task.cancel()
+    await end(task)
     await quiet.client.delete("v1", "PersistentVolumeClaim", "data", "t")
     await quiet.client.patch("v1", "PersistentVolumeClaim", "data", "t", {"metadata": {"finalizers": None}})
     await quiet.control()

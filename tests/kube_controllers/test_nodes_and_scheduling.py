@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from regional.kube.controllers import nodes
 from regional.kube.objects import Obj, condition_of, name_of, spec_of
-from tests.kube_controllers.harness import Cluster, Kubelet, eventually
+from tests.kube_controllers.harness import Cluster, CountedTime, Kubelet, eventually
 
 
 def pod(name: str, **spec: object) -> Obj:
@@ -30,6 +29,14 @@ async def test_pods_are_spread_over_nodes(cluster: Cluster) -> None:
     await cluster.namespace("t")
     second = Kubelet(cluster.api.client("kubelet"), node="node-2")
     await second.start()
+    for node in ("node-1", "node-2"):
+        await cluster.client.create(pod(f"on-{node}", nodeSelector={"kubernetes.io/hostname": node}))
+
+    async def known() -> bool:
+        """The scheduler has heard of both."""
+        return bool(await home(cluster, "on-node-1") and await home(cluster, "on-node-2"))
+
+    await eventually(known)
     for number in range(6):
         await cluster.client.create(pod(f"p{number}"))
 
@@ -95,9 +102,9 @@ async def test_a_silent_node_is_unknown_and_keeps_its_pods(quiet: Cluster) -> No
 
 
 async def test_a_node_that_renews_its_lease_stays_ready(quiet: Cluster) -> None:
-    """For longer than the grace; which is long enough for a machine that is busy with something else for a while."""
-    grace = 6.0
-    await quiet.control(node_grace_seconds=grace)
+    """For longer than the grace, and no longer than it when the renewals end."""
+    time = CountedTime()
+    await quiet.control(clock=time, node_grace_seconds=1.0)
     lease: Obj = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -105,17 +112,20 @@ async def test_a_node_that_renews_its_lease_stays_ready(quiet: Cluster) -> None:
         "spec": {"holderIdentity": "node-1", "renewTime": "2026-01-01T00:00:00.000000Z"},
     }
     await quiet.client.create(lease)
-    second = 0
-    end = time.monotonic() + grace + 1
-    while time.monotonic() < end:
-        second += 1
-        patch = {
-            "spec": {"renewTime": f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z"}
-        }
+    for second in range(1, 60):
+        patch = {"spec": {"renewTime": f"2026-01-01T00:00:{second:02}.000000Z"}}
         await quiet.client.patch("coordination.k8s.io/v1", "Lease", "node-1", "kube-node-lease", patch)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
+        time.seconds += 0.05
     node = await quiet.client.get("v1", "Node", "node-1")
     assert (condition_of(node, "Ready") or {})["status"] == "True"
+    time.seconds += 1.0
+
+    async def unknown() -> bool:
+        node = await quiet.client.get("v1", "Node", "node-1")
+        return (condition_of(node, "Ready") or {})["status"] == "Unknown"
+
+    await eventually(unknown)
 
 
 async def test_pods_of_a_removed_node_are_cleared(quiet: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from regional.kube.client import Answer, Client, Stream
 from regional.kube.client.local import LocalTransport
 from regional.kube.client.transport import Query, Transport
 from regional.kube.objects import Obj, condition_of
-from tests.kube_controllers.harness import Cluster, Kubelet, eventually
+from tests.kube_controllers.harness import Cluster, Kubelet, eventually, report_node
 from tests.kube_controllers.test_nodes_and_scheduling import home, pod
 
 
@@ -63,7 +63,8 @@ async def add_node(cluster: Cluster, name: str = "node-1", pods: str = "110", **
     node: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
     status = Kubelet.ready_status()
     status["allocatable"]["pods"] = pods
-    await cluster.client.update_status(await cluster.client.create(node) | {"status": status})
+    await cluster.client.create(node)
+    await report_node(cluster.client, name, **status)
 
 
 async def says(cluster: Cluster, name: str, message: str) -> None:

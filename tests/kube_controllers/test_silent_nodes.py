@@ -10,17 +10,21 @@ import pytest
 
 from regional.kube.client import ApiError
 from regional.kube.objects import Obj, condition_of, is_deleting, is_true, spec_of, status_of
-from tests.kube_controllers.harness import Cluster, Kubelet, eventually
+from tests.kube_controllers.harness import Cluster, CountedTime, Kubelet, eventually
 from tests.kube_controllers.test_taints_send_pods_away import IMPATIENT, placed, report, tainted
 
 SILENT = {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
 
 
 class Heartbeats:
-    """Renews the Leases of `nodes`, and contradicts whoever calls one of them lost, as a node does."""
+    """Renews the Leases of `nodes`, and contradicts whoever calls one of them lost, as a node does.
+
+    Time goes on by a tenth of a second when all of them are renewed.
+    """
 
     def __init__(self, cluster: Cluster, *nodes: str) -> None:
         self._cluster, self.nodes, self._count = cluster, set(nodes), 0
+        self.time = CountedTime()
 
     async def run(self) -> None:
         while True:
@@ -29,6 +33,7 @@ class Heartbeats:
                 with contextlib.suppress(ApiError):
                     await self._beat(name)
             await asyncio.sleep(0.1)
+            self.time.seconds += 0.1
 
     async def _beat(self, name: str) -> None:
         client = self._cluster.client
@@ -49,7 +54,7 @@ class Heartbeats:
 async def heartbeats(quiet: Cluster) -> AsyncIterator[Heartbeats]:
     made = Heartbeats(quiet, "node-1", "node-2")
     task = asyncio.create_task(made.run())
-    await quiet.control(node_grace_seconds=4.0)
+    await quiet.control(clock=made.time, node_grace_seconds=4.0)
     await quiet.namespace("t")
     yield made
     task.cancel()

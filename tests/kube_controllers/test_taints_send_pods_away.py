@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regional.kube.objects import Obj, condition_of, copied, is_deleting, name_of, spec_of, status_of
-from tests.kube_controllers.harness import Cluster, Kubelet, eventually
+from regional.kube.objects import Obj, condition_of, is_deleting, name_of, spec_of
+from tests.kube_controllers.harness import Cluster, Kubelet, eventually, report_node
 from tests.kube_controllers.test_nodes_and_scheduling import home, pod
 
 IMPATIENT = [
@@ -27,14 +27,8 @@ async def second(cluster: Cluster) -> AsyncIterator[Kubelet]:
 
 
 async def report(cluster: Cluster, node: str, ready: str) -> None:
-    async def written() -> bool:
-        changed = copied(await cluster.client.get("v1", "Node", node))
-        status: Obj = {"type": "Ready", "status": ready, "reason": "Test", "message": ""}
-        changed["status"] = status_of(changed) | {"conditions": [status]}
-        await cluster.client.update_status(changed)
-        return True
-
-    await eventually(written)
+    condition: Obj = {"type": "Ready", "status": ready, "reason": "Test", "message": ""}
+    await report_node(cluster.client, node, conditions=[condition])
 
 
 async def tainted(cluster: Cluster, node: str, wanted: set[tuple[str, str]]) -> None:
