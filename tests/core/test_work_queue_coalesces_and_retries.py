@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,14 @@ from hypothesis import strategies as st
 from regional.core.clock import ManualClock
 from regional.core.queue_metrics import exposition
 from regional.core.reconcile import SCAN_STEP, WorkQueue, run_workers
+
+
+async def at_rest(queue: WorkQueue[Any]) -> None:
+    """Every key has been taken and every pass is over, and nobody is about to begin another."""
+    for _ in range(10):
+        while queue.stats.passes < queue.stats.added:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
 
 async def test_many_adds_of_one_key_are_one_run() -> None:
@@ -22,7 +31,7 @@ async def test_many_adds_of_one_key_are_one_run() -> None:
     for _ in range(100):
         queue.add("a")
     task = asyncio.create_task(run_workers("t", queue, reconcile))
-    await asyncio.sleep(0.01)
+    await at_rest(queue)
     task.cancel()
     assert seen == ["a"]
 
@@ -44,7 +53,7 @@ async def test_an_add_during_a_run_is_not_lost_and_not_concurrent() -> None:
 
     queue.add("a")
     task = asyncio.create_task(run_workers("t", queue, reconcile, workers=4))
-    await asyncio.sleep(0.02)
+    await at_rest(queue)
     task.cancel()
     assert runs == 2
 
@@ -134,7 +143,7 @@ def test_every_key_added_is_seen_whatever_the_order(keys: list[int], workers: in
         for key in keys:
             queue.add(key)
             await asyncio.sleep(0)
-        await asyncio.sleep(0.005)
+        await at_rest(queue)
         task.cancel()
         return seen
 

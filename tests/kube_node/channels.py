@@ -13,7 +13,7 @@ import yaml
 from regional.kube.client.config import tls_context
 from tests.kube_node.harness import NodeCluster
 
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 class Channels:

@@ -54,7 +54,7 @@ class Warm:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             with contextlib.suppress(OSError):
                 spawn_sync(self.socket, SpawnRequest(["/bin/true"], {}))
@@ -234,7 +234,7 @@ class NodeCluster:
     async def kubectl(self, *words: str, text: str = "", **env: str) -> tuple[int, str, str]:
         """Exit code, output, errors of the real one."""
         process = await self.start_kubectl(*words, **env)
-        output, errors = await asyncio.wait_for(process.communicate(text.encode()), 60)
+        output, errors = await asyncio.wait_for(process.communicate(text.encode()), 120)
         assert process.returncode is not None
         return process.returncode, output.decode(), errors.decode()
 
@@ -277,7 +277,8 @@ def pod(name: str, *command: str, **spec: Any) -> Obj:
 
 
 def readiness(port: int = 8000, path: str = "/health", **more: Any) -> Obj:
-    return {"httpGet": {"port": port, "path": path}, "periodSeconds": 1} | more
+    """Patient: on a busy machine an answer may take its time, and says the same then."""
+    return {"httpGet": {"port": port, "path": path}, "periodSeconds": 1, "timeoutSeconds": 60} | more
 
 
 def service(name: str, selector: dict[str, str] | None, port: int = 9000, target: int | str = 8000) -> Obj:
@@ -314,7 +315,7 @@ async def ask(address: str, path: str = "/", port: int = 8000) -> str:
     return content.partition(b"\r\n\r\n")[2].decode()
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]] | Callable[[], T | None], seconds: float = 60.0) -> T:
+async def eventually(look: Callable[[], Awaitable[T | None]] | Callable[[], T | None], seconds: float = 120.0) -> T:
     """The first true answer. OSError counts as "not yet"."""
     deadline = time.monotonic() + seconds
     while True:

@@ -69,9 +69,9 @@ async def test_a_request_lost_with_the_node_is_asked_again_and_gives_one_process
         await cluster.stop_node()
         process = cluster.process_of(web)
         process.signal(signal.SIGKILL)
-        await process.wait()
+        await eventually(lambda: (container / "0.exit").exists())  # or it might be written after we took it away
         (container / "0.state").unlink()
-        (container / "0.exit").unlink(missing_ok=True)
+        (container / "0.exit").unlink()
         cluster.start_node()
         again = await eventually(lambda: read_state(container / "0.state"))
         assert again != process

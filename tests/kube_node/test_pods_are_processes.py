@@ -89,6 +89,7 @@ async def test_scaling_a_deployment_to_zero_ends_the_process(cluster: NodeCluste
 
 
 async def test_a_killed_process_comes_back_at_once_and_later_with_back_off(cluster: NodeCluster) -> None:
+    cluster.settings.restart_backoff = cluster.settings.restart_backoff_cap = 10.0  # long enough to be seen
     await cluster.client.create(pod("web", "http", "8000", readinessProbe=readiness()))
     web = await cluster.ready("web")
     cluster.process_of(web).signal(signal.SIGKILL)
@@ -99,7 +100,7 @@ async def test_a_killed_process_comes_back_at_once_and_later_with_back_off(clust
     cluster.process_of(again).signal(signal.SIGKILL)
     named = f"web_default({web['metadata']['uid']})"
     text = (await cluster.waiting("web", "CrashLoopBackOff"))["message"]
-    assert text == f"back-off 2s restarting failed container=main pod={named}"
+    assert text == f"back-off 10s restarting failed container=main pod={named}"
     await cluster.restarted("web", 2)
     await cluster.event("BackOff", f"Back-off restarting failed container main in pod {named}")
 
@@ -166,15 +167,16 @@ async def test_a_foreign_image_cannot_be_pulled_and_says_why(cluster: NodeCluste
 
 
 async def test_probes_take_a_sick_pod_out_and_restart_a_dead_one(cluster: NodeCluster) -> None:
-    fast = {"periodSeconds": 1, "failureThreshold": 1}
-    await cluster.client.create(pod("sick", "http", "8000", readinessProbe=readiness(**fast)))
-    await cluster.client.create(pod("dead", "http", "8000", livenessProbe=readiness(**fast)))
+    fast = readiness(failureThreshold=1)
+    started = readiness(failureThreshold=1000)  # on a busy machine it takes longer than one period to come up
+    await cluster.client.create(pod("sick", "http", "8000", startupProbe=started, readinessProbe=fast))
+    await cluster.client.create(pod("dead", "http", "8000", startupProbe=started, livenessProbe=fast))
     sick, dead = await cluster.ready("sick"), await cluster.ready("dead")
     await eventually(lambda: ask(status_of(dead)["podIP"], "/sick"))
     await ask(status_of(sick)["podIP"], "/sick")
     await cluster.unready("sick")
     await cluster.restarted("dead", 1)
-    assert "503" in (await cluster.event("Unhealthy", "Readiness"))["message"]
+    await cluster.event("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
     await cluster.event("Killing", "failed liveness probe")
     assert status_of(await cluster.pod("sick") or {})["containerStatuses"][0]["restartCount"] == 0
 

@@ -18,6 +18,9 @@ from regional.kube.node import container_logs
 from regional.kube.node.container_logs import LogOptions, parse_options, read_log, rotate
 from regional.kube.node.probes import Kind, Outcome, Probe, keep_looking
 from regional.kube.objects import Obj
+from tests.kube_clients.harness import own_address
+
+HOST = own_address()  # nobody else takes a port here that was just let go
 
 
 async def never(_argv: list[str], _seconds: float) -> tuple[int, str]:
@@ -79,11 +82,11 @@ async def test_http_and_tcp_probes_judge_by_the_answer() -> None:
             writer.write(f"HTTP/1.1 {replies[path[0].decode()]}\r\n\r\nwhy\n".encode())
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, HOST, 0)
     port = server.sockets[0].getsockname()[1]
 
     async def look(spec: Obj) -> Outcome:
-        return await Probe("Readiness", spec, "127.0.0.1", {"web": port}, never).look()
+        return await Probe("Readiness", spec | {"timeoutSeconds": 60}, HOST, {"web": port}, never).look()
 
     async with server:
         assert (await look({"httpGet": {"port": "web", "path": "/ok"}})).ok
@@ -92,9 +95,9 @@ async def test_http_and_tcp_probes_judge_by_the_answer() -> None:
         assert broken == Outcome(False, "HTTP probe failed with statuscode: 500", 500)
         assert (await look({"tcpSocket": {"port": "web"}})).ok
         assert not (await look({"tcpSocket": {"port": "nameless"}})).ok
-    refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+    refused = f"dial tcp {HOST}:{port}: connect: connection refused"
     assert await look({"tcpSocket": {"port": port}}) == Outcome(False, refused)
-    url = f"http://127.0.0.1:{port}/ok"
+    url = f"http://{HOST}:{port}/ok"
     assert await look({"httpGet": {"port": port, "path": "ok"}}) == Outcome(False, f'Get "{url}": {refused}')
 
 

@@ -8,8 +8,9 @@ import hashlib
 from regional.core.loop import run
 from regional.kube.node.endpoints import Listener
 from regional.kube.node.proxy import _Entrance, _Front
+from tests.kube_clients.harness import own_address
 
-HOST = "127.0.0.1"
+HOST = own_address()  # where no client's port can be the one that was free a moment ago
 MUCH = bytes(range(256)) * 8192  # 2 MiB: far more than one read or one socket buffer
 
 
