@@ -27,7 +27,7 @@ from regional.kube.client.config import tls_context
 from regional.kube.real.flags import ControlPlane, processes
 from regional.kube.real.programs import find_programs
 
-START_SECONDS = 120
+START_SECONDS = 180
 SERVICES = "10.96.0.0/16"
 _SERIAL = itertools.count(1)
 
@@ -127,11 +127,11 @@ class ProcessCluster(Cluster):
             time.sleep(0.05)
 
     def _ready(self) -> bool:
-        connection = http.client.HTTPSConnection(self.address, 6443, timeout=5, context=self.tls("admin"))
+        connection = http.client.HTTPSConnection(self.address, 6443, timeout=30, context=self.tls("admin"))
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()

@@ -90,11 +90,10 @@ class Stage:
             self._pods.observe(await self.client.update_status(changed))
 
     async def _bind(self, pod: Obj) -> None:
-        """As a scheduler would; where there is one it may have been quicker."""
+        """As a scheduler would; where there is one it may have been quicker, and the next look will show it."""
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name_of(pod)}, "target": target}
-        with contextlib.suppress(ApiError):
-            await self.client.create_in("v1", "Pod", name_of(pod), self.namespace, "binding", binding)
+        await self.client.create_in("v1", "Pod", name_of(pod), self.namespace, "binding", binding)
 
     def _status(self, pod: Obj, wanted: str, code: int) -> Obj:
         ended = wanted in ("succeeded", "failed")
@@ -165,27 +164,25 @@ class NodeKeeper:
         self._task: asyncio.Task[None] | None = None
 
     async def add(self, name: str, *, labels: dict[str, str] | None = None, **status: Any) -> None:
-        if await self._client.get_or_none("v1", "Node", name) is None:
-            node: Obj = {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})},
-            }
-            with contextlib.suppress(ApiError):
-                await self._client.create(node)
-        self.names.add(name)
+        made: Obj = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})},
+        }
 
         async def reported() -> bool:
-            node = await self._client.get("v1", "Node", name)
-            node["status"] = status_of(node) | ready_node_status() | status
+            """Whatever is in the way for a moment: others who write, or no namespace for Leases yet."""
             try:
+                node = await self._client.get_or_none("v1", "Node", name) or await self._client.create(made)
+                node["status"] = status_of(node) | ready_node_status() | status
                 await self._client.update_status(node)
-            except ApiError as error:
-                return not error.conflict
+                await self._renew(name)
+            except ApiError:
+                return False
             return True
 
         await eventually(reported)
-        await self._renew(name)
+        self.names.add(name)
         if self._task is None:
             self._task = asyncio.create_task(self._keep())
 

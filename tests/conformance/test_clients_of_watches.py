@@ -136,18 +136,25 @@ async def test_a_cache_of_the_whole_cluster_fills_and_follows(http: Http, widget
     paths = [path async for path in _watchable(http)]
     assert {"/api/v1/configmaps", "/apis/apps/v1/deployments"} <= set(paths)
     for path in paths:
+        # Kinds of tests before this one may be on their way out: discovered a little longer than they are served.
+        leaving = ".demo.io/" in path and widgets.group not in path
         token, pages = "", []
         while True:
-            page = (await http.get(f"{path}?limit=500" + (f"&continue={token}" if token else ""))).ok(200)
+            answer = await http.get(f"{path}?limit=500" + (f"&continue={token}" if token else ""))
+            if answer.status == 404 and leaving:
+                break
+            page = answer.ok(200)
             pages.append(page["metadata"]["resourceVersion"])
             token = page["metadata"].get("continue", "")
             if not token:
                 break
+        if not pages:
+            continue
         assert len(set(pages)) == 1
         async with http.watch(
             f"{path}?resourceVersion={pages[0]}&allowWatchBookmarks=true&timeoutSeconds=600"
         ) as watch:
-            assert watch.status == 200, path
+            assert watch.status == 200 or (watch.status == 404 and leaving), path
             if path == "/api/v1/configmaps":
                 (await http.post(config_maps, config_map("seen"))).ok(201)
                 while (event := await watch.next())["object"]["metadata"].get("name") != "seen":

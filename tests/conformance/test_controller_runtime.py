@@ -165,9 +165,9 @@ async def test_one_leads_and_another_takes_over_when_it_dies(
     await gardeners.start("anna")
     (await http.post(gardens.path, gardens.body("first", {"flowers": ["rose"]}))).ok(201)
     first = (await http.until(f"{gardens.path}/first", is_planted(1, 1))).body
-    await gardeners.start("bert")
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/gardener"
     holder = (await http.get(lease)).ok()["spec"]["holderIdentity"]
+    await gardeners.start("bert")
     assert first["status"]["by"] == "anna"
 
     await gardeners.kill("anna")

@@ -247,10 +247,16 @@ async def test_a_watch_goes_on_over_a_restart(own_cluster: Cluster) -> None:
 async def test_the_old_watch_paths_and_one_object(http: Http, config_maps: str, namespace: str) -> None:
     (await http.post(config_maps, config_map("one"))).ok(201)
     (await http.post(config_maps, config_map("two"))).ok(201)
-    for path in (
-        f"{config_maps}?fieldSelector=metadata.name=one&watch=true",
-        f"/api/v1/watch/namespaces/{namespace}/configmaps/one?x=y",
+    for number, path in enumerate(
+        (
+            f"{config_maps}?fieldSelector=metadata.name=one&watch=true",
+            f"/api/v1/watch/namespaces/{namespace}/configmaps/one?x=y",
+        )
     ):
-        async with http.watch(path + "&timeoutSeconds=2") as watch:
-            events = await collected(watch)
-        assert [event["object"]["metadata"]["name"] for event in events] == ["one"]
+        async with http.watch(path) as watch:
+            event = await watch.next()
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "one")
+            for name in ("two", "one"):
+                (await http.patch(f"{config_maps}/{name}", {"data": {"n": str(number)}})).ok(200)
+            event = await watch.next()
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("MODIFIED", "one")

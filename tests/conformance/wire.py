@@ -21,7 +21,7 @@ from .servers import Cluster
 
 Obj = dict[str, Any]
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds any single wait may take: generous, because the machine may be slow and busy."""
 
 PATCHES = {
@@ -87,7 +87,7 @@ class Http:
                 connector=connector,
                 skip_auto_headers=["Content-Type"],
                 headers={"User-Agent": "conformance/1.0"},
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE, sock_read=PATIENCE * 2),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE, sock_read=PATIENCE),
             )
         return self._sessions[user]
 
@@ -109,7 +109,7 @@ class Http:
         return self._session(user).request(method, url, data=content, headers=names, allow_redirects=False)
 
     async def call(self, method: str, path: str, body: Any = None, *, user: str = "admin", **headers: str) -> Answer:
-        async with asyncio.timeout(PATIENCE * 2), self._send(method, path, body, user, headers) as answer:
+        async with asyncio.timeout(PATIENCE), self._send(method, path, body, user, headers) as answer:
             return Answer(answer.status, answer.headers, await answer.read())
 
     async def get(self, path: str, **options: Any) -> Answer:
@@ -213,7 +213,7 @@ class Shell:
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            async with asyncio.timeout(PATIENCE * 2):
+            async with asyncio.timeout(PATIENCE):
                 output, _ = await process.communicate(stdin.encode())
         finally:
             if process.returncode is None:

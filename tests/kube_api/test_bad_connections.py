@@ -63,7 +63,7 @@ class Door:
 @contextlib.asynccontextmanager
 async def opened(folder: Path, patience: float = PATIENCE) -> AsyncIterator[Door]:
     number = os.getpid()
-    address = f"127.{127 + number % 7}.{number // 7 % 250}.{1 + number // 1750 % 250}"
+    address = f"127.{207 + number % 7}.{number // 7 % 250}.{1 + number // 1750 % 250}"
     pki = make_pki(folder / "pki", address)
     server = await start_server(folder / "data", pki, address=address, port=6443)
     async with answering(OneCluster(server), tls_context(pki), address, 6443, patience) as running:
@@ -279,10 +279,14 @@ async def test_strange_targets_are_somebodys_fault_but_not_ours(door: Door, targ
 
 async def test_clients_that_do_not_go_on_are_left(tmp_path: Path) -> None:
     async with opened(tmp_path, patience=2.0) as door, contextlib.AsyncExitStack() as stack:
+
+        async def arrived() -> Wire:
+            while True:
+                with contextlib.suppress(OSError):  # on a busy machine the handshake alone can take too long
+                    return await stack.enter_async_context(door.wire())
+
         async with asyncio.timeout(PATIENCE):
-            silent = await stack.enter_async_context(door.wire())
-            slow = await stack.enter_async_context(door.wire())
-            halfway = await stack.enter_async_context(door.wire())
+            silent, slow, halfway = await arrived(), await arrived(), await arrived()
         halfway.send(head("POST", CONFIG_MAPS, "Content-Length: 100"), b"{")
 
         async def drip() -> None:

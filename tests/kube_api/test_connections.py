@@ -55,7 +55,7 @@ class Wire:
 @pytest.fixture
 async def wire(tmp_path: Path) -> AsyncIterator[Wire]:
     number = os.getpid()
-    address = f"127.{120 + number % 7}.{number // 7 % 250}.{1 + number // 1750 % 250}"
+    address = f"127.{200 + number % 7}.{number // 7 % 250}.{1 + number // 1750 % 250}"
     pki = make_pki(tmp_path / "pki", address)
     server = await start_server(tmp_path / "data", pki, address=address, port=6443)
     tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))

@@ -25,7 +25,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 def own_address() -> str:
     """A loopback address of this process's own, so that parallel tests can all use the API's port."""
     number = os.getpid()
-    return f"127.{100 + number % 20}.{number // 20 % 250}.{1 + number // 5000 % 250}"
+    return f"127.{180 + number % 20}.{number // 20 % 250}.{1 + number // 5000 % 250}"
 
 
 class Front:

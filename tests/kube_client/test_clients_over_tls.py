@@ -27,9 +27,11 @@ from regional.kube.client import ApiError, ApiUnreachable, Client, Informer
 from regional.kube.client.transport import HttpTransport
 from regional.kube.messages import Response
 from regional.kube.objects import Obj, name_of
+from tests.kube_clients.harness import own_address
 from tests.kube_controllers.harness import eventually, write_account_key
 
-ADDRESS = "127.0.0.1"
+ADDRESS = own_address()
+PORT = 6443  # not one of those that the kernel gives to clients: while the server is away nobody takes it
 
 
 def config(name: str) -> Obj:
@@ -47,9 +49,7 @@ class Listener:
         (self.pki / "ca.crt").write_text(self.authority.certificate)
         (self.pki / "apiserver.crt").write_text(server.certificate)
         (self.pki / "apiserver.key").write_text(server.key)
-        with socket.socket() as probe:
-            probe.bind((ADDRESS, 0))
-            self.port = probe.getsockname()[1]
+        self.port = PORT
         self._stack = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -141,9 +141,7 @@ async def test_a_path_prefix_is_kept(listener: Listener) -> None:
             received.target = received.target.removeprefix(b"/c/mc01")
             return await super().__call__(received)
 
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port = probe.getsockname()[1]
+    port = PORT + 1
     inner = Prefixed(OneCluster(listener.server))
     async with serving(inner, ADDRESS, port, tls=tls_context(listener.pki), http=ClientConnection):
         server = f"https://{ADDRESS}:{port}/c/mc01"
@@ -177,13 +175,28 @@ async def test_a_server_that_is_away_is_named(listener: Listener) -> None:
         assert "a" in [name_of(obj) for obj in await client.list("v1", "ConfigMap", "default")]
 
 
-async def test_a_read_in_the_moment_of_a_restart_succeeds(listener: Listener) -> None:
+async def test_a_read_in_the_moment_of_a_restart_succeeds(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, back = asyncio.Event(), asyncio.Event()
+    send = HttpTransport._send
+
+    async def sent(transport: HttpTransport, *request: Any) -> Any:
+        """The first time nobody is there; the second time the server is, however long it took to come back."""
+        if refused.is_set():
+            await back.wait()
+        try:
+            return await send(transport, *request)
+        except OSError:
+            refused.set()
+            raise
+
     async with Client.from_kubeconfig(listener.kubeconfig()) as client:
         await client.create(config("a"))
         await listener.stop()
+        monkeypatch.setattr(HttpTransport, "_send", sent)
         reading = asyncio.create_task(client.get("v1", "ConfigMap", "a", "default"))
-        await asyncio.sleep(0)
+        await asyncio.wait_for(refused.wait(), 60)
         await listener.start()
+        back.set()
         assert name_of(await reading) == "a"
 
 

@@ -25,7 +25,7 @@ _turns = itertools.count()
 def own_address() -> str:
     """A loopback address that no other test of this machine uses: of this process, and of this turn in it."""
     number, turn = os.getpid(), next(_turns) % 8
-    return f"127.{120 + turn}.{number % 250}.{1 + number // 250 % 250}"
+    return f"127.{214 + turn}.{number % 250}.{1 + number // 250 % 250}"
 
 
 class Shell:
@@ -52,11 +52,11 @@ class Shell:
         assert (process.returncode != 0) == fails, f"{command}\n{output.decode()}"
         return output.decode()
 
-    async def until(self, command: str, *wanted: str) -> str:
+    async def until(self, command: str, *wanted: str, fails: bool = False) -> str:
         """Run it again and again until its output has every text: for what a controller brings about."""
 
         async def check() -> str:
-            output = await self.run(command)
+            output = await self.run(command, fails=fails)
             assert all(text in output for text in wanted), output
             return output or " "
 

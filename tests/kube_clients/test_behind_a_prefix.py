@@ -27,10 +27,20 @@ async def host(folder: Path, address: str) -> asyncio.subprocess.Process:
     command = ("-m", "regional.cli.main", "serve", "kube-host", f"--data={folder}", f"--address={address}")
     process = await asyncio.create_subprocess_exec(sys.executable, *command, "--port=6443", "--log-level=warning")
     async with asyncio.timeout(PATIENCE):
-        while not admin_socket(folder).exists():
+        while not await answers(admin_socket(folder)):
             assert process.returncode is None, "it ended"
             await asyncio.sleep(0.05)
     return process
+
+
+async def answers(socket: Path) -> bool:
+    """A socket's file is there a moment before anybody listens."""
+    try:
+        _, writer = await asyncio.open_unix_connection(str(socket))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.kube_controllers.harness import eventually
+
 from .harness import Shell
 from .manifests import DEMO
 
@@ -31,16 +33,27 @@ async def test_paused_rollout_waits_and_restart_makes_new_pods(shell: Shell) -> 
     await shell.run("kubectl rollout pause deploy/web")
     assert "already paused" in await shell.run("kubectl rollout pause deploy/web", fails=True)
     await shell.run("kubectl set env deploy/web B=two")
-    waiting = await shell.run("kubectl rollout status deploy/web --timeout=1s", fails=True)
-    assert "0 out of 2 new replicas have been updated" in waiting
+    # In a second it may also not come to say anything.
+    waiting = "kubectl rollout status deploy/web --timeout=1s"
+    await shell.until(waiting, "0 out of 2 new replicas have been updated", fails=True)
     assert set((await shell.run("kubectl get pods -l app=web -o name")).split()) == first
     await shell.run("kubectl rollout resume deploy/web")
     await shell.run(STATUS)
-    second = set((await shell.run("kubectl get pods -l app=web -o name")).split())
-    assert not first & second
+    second = await others(shell, first)
     await shell.run("kubectl rollout restart deploy/web")
     await shell.run(STATUS)
-    assert not second & set((await shell.run("kubectl get pods -l app=web -o name")).split())
+    await others(shell, second)
+
+
+async def others(shell: Shell, before: set[str]) -> set[str]:
+    """The pods, once the last of those before is gone: a rollout is over a moment earlier."""
+
+    async def look() -> set[str]:
+        found = set((await shell.run("kubectl get pods -l app=web -o name")).split())
+        return set() if found & before else found
+
+    now: set[str] = await eventually(look, f"none of {before}")
+    return now
 
 
 async def test_stateful_sets_and_jobs_are_waited_for(shell: Shell) -> None:

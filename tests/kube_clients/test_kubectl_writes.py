@@ -82,7 +82,8 @@ async def test_kustomizations_are_built_and_applied(shell: Shell) -> None:
     applied = await shell.run("kubectl apply -k kustomize")
     assert "configmap/my-settings-" in applied and "deployment.apps/my-web created" in applied
     assert (await shell.run("kubectl apply -k kustomize")).count("unchanged") == 3
-    assert await shell.run("kubectl diff -k kustomize") == ""
+    await shell.run("kubectl rollout status deploy/my-web --timeout=100s")
+    await shell.until("kubectl diff -k kustomize")  # which succeeds if there is none, and nobody writes while it looks
     assert (await shell.run("kubectl delete -k kustomize --wait")).count("deleted") == 3
 
 
@@ -130,8 +131,7 @@ async def test_delete_waits_for_the_end(shell: Shell) -> None:
     assert "No resources found" in await shell.run("kubectl get pods,rs -l app=web")
     await shell.run("kubectl create cm held --from-literal=a=b")
     await shell.run("""kubectl patch cm held -p '{"metadata":{"finalizers":["demo.io/hold"]}}'""")
-    late = await shell.run("kubectl delete cm held --timeout=2s", fails=True)
-    assert "timed out waiting for the condition" in late
+    await shell.until("kubectl delete cm held --timeout=2s", "timed out waiting for the condition", fails=True)
     await shell.run("""kubectl patch cm held --type=merge -p '{"metadata":{"finalizers":null}}'""")
     assert "NotFound" in await shell.run("kubectl get cm held", fails=True)
     await shell.run("kubectl create deployment kept --image=regional/regional:1")
