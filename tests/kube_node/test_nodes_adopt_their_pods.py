@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from regional.core.spawn import read_state
+from regional.kube.node.context import Cluster
 from regional.kube.node.layout import ContainerDirectory
-from regional.kube.objects import status_of
+from regional.kube.objects import annotations_of, status_of
 from tests.kube_node.harness import NodeCluster, Warm, ask, eventually, pod, readiness
 
 
@@ -77,6 +81,27 @@ async def test_a_request_lost_with_the_node_is_asked_again_and_gives_one_process
         assert again != process
         await eventually(lambda: ask(status_of(web)["podIP"]))
         assert cluster.process_of(await cluster.ready("web")) == again
+
+
+async def test_a_node_that_stops_takes_up_no_pod_again(
+    region_directory: Path, shared_warm: Warm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it still hears then is its successor's business: two that care for one pod would start it twice."""
+    async with NodeCluster(region_directory, shared_warm).running() as cluster:
+        await cluster.client.create(pod("web", "http", "8000", readinessProbe=readiness()))
+        await cluster.ready("web")
+        stop = Cluster.stop
+
+        async def stop_late(known: Cluster) -> None:
+            """The last thing that a node does: it does not follow its pods any more, and does not yet ignore them."""
+            patch = {"metadata": {"annotations": {"late": "news"}}}
+            await cluster.client.patch("v1", "Pod", "web", "default", patch)
+            await eventually(lambda: annotations_of(known.pods.get("default", "web") or {}).get("late"))
+            await stop(known)
+
+        monkeypatch.setattr(Cluster, "stop", stop_late)
+        await cluster.stop_node()
+        assert not [name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("pod ")]
 
 
 async def test_what_ends_while_no_node_is_there_is_no_crash(region_directory: Path, shared_warm: Warm) -> None:

@@ -24,6 +24,7 @@ class Pods:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._finished: set[str] = set()  # objects that linger (finalizers) after their processes are gone
         self._hosts_due: asyncio.TimerHandle | None = None
+        self._leaving = False
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -43,6 +44,10 @@ class Pods:
             await asyncio.gather(*(self._remove_orphan(directory) for directory in orphans))
             await asyncio.Event().wait()
         finally:
+            # The caches are filled to the very end, and what they tell from now on is our successor's business.
+            self._leaving = True
+            if self._hosts_due is not None:
+                self._hosts_due.cancel()
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -65,6 +70,8 @@ class Pods:
         return bool(spec_of(pod).get("nodeName") == self._node.settings.node_name)
 
     def _pod_changed(self, kind: str, pod: Obj, old: Obj | None) -> None:
+        if self._leaving:
+            return
         if self._has_headless() and (old is None or kind == "DELETED" or published(old) != published(pod)):
             self._names_changed()
         if not self._is_mine(pod):
@@ -104,7 +111,7 @@ class Pods:
 
     def _names_changed(self) -> None:
         """A burst of changes is one rewrite."""
-        if self._hosts_due is None:
+        if self._hosts_due is None and not self._leaving:
             self._hosts_due = asyncio.get_running_loop().call_later(0.01, self._rewrite_hosts)
 
     def _rewrite_hosts(self) -> None:
