@@ -28,9 +28,13 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 async def set_status(cluster: Cluster, pod: Obj, **status: object) -> None:
-    changed = copied(pod)
-    changed["status"] = status_of(pod) | status
-    await cluster.client.update_status(changed)
+    async def written() -> bool:
+        changed = copied(await cluster.client.get("v1", "Pod", name_of(pod), "t"))
+        changed["status"] = status_of(changed) | status
+        await cluster.client.update_status(changed)
+        return True
+
+    await eventually(written)
 
 
 def exited(code: int) -> list[Obj]:

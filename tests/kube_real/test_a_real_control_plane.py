@@ -19,9 +19,18 @@ pytestmark = [
 PATIENCE = 120.0
 
 
+async def furnished(plane: RealControlPlane) -> Client:
+    """Its first namespaces are made beside what makes it ready, not before."""
+    client = Client.from_kubeconfig(plane.kubeconfig)
+    async with asyncio.timeout(PATIENCE):
+        while await client.get_or_none("v1", "Namespace", "default") is None:
+            await asyncio.sleep(0.05)
+    return client
+
+
 async def test_what_it_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
     async with RealControlPlane(tmp_path / "cluster", fsync=True) as plane:
-        client = Client.from_kubeconfig(plane.kubeconfig)
+        client = await furnished(plane)
         kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}}
         made = await client.create(kept | {"data": {"answer": "42"}})
         plane.kill()
@@ -35,7 +44,7 @@ async def test_what_it_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
 
 async def test_controllers_and_scheduler_work_in_the_same_process(tmp_path: Path) -> None:
     async with RealControlPlane(tmp_path / "cluster") as plane:
-        client = Client.from_kubeconfig(plane.kubeconfig)
+        client = await furnished(plane)
         labels = {"app": "web"}
         container = {"name": "web", "image": "example/web:1"}
         await client.create(
