@@ -19,7 +19,7 @@ from regional.kube.apiserver import datafile, snapshots
 from regional.kube.apiserver.datafile import Damaged
 from regional.kube.apiserver.entries import decode_body, encode_body
 
-# If the present file cannot say how far it came, nobody writes that much after a snapshot.
+# If the present file is lost or cannot say how far it came, nobody writes that much after a snapshot.
 UNKNOWN_GAP = 1_000_000_000
 
 
@@ -60,7 +60,7 @@ def _choices(path: Path) -> str:
 
 
 def _replace(path: Path, snapshot: Path, progress: snapshots.Progress | None) -> Restored:
-    reached = max(_reached(path), *(each.revision for each in snapshots.known(path)), 0)
+    reached = _reached(path, snapshot)
     # We hold the lock: what lies about is a killed restore's, and its journal must not be played into ours.
     for left in path.parent.glob(".restored*"):
         left.unlink(missing_ok=True)
@@ -77,20 +77,28 @@ def _replace(path: Path, snapshot: Path, progress: snapshots.Progress | None) ->
     return Restored(objects, revision, before)
 
 
-def _reached(path: Path) -> int:
-    """The highest revision that the present file may have given out; opening it also folds its log into it."""
+def _reached(path: Path, snapshot: Path) -> int:
+    """The highest revision that the cluster may have given out; opening its file also folds its log into it."""
+    newest = max(_revision(snapshot), *(each.revision for each in snapshots.known(path)), 0)
     if not path.exists():
-        return 0
-    newest = max((each.revision for each in snapshots.known(path)), default=0)
+        return newest + UNKNOWN_GAP
     try:
         connection = datafile.connect(path)
         try:
             datafile.look_over(connection)
-            return datafile.fact(connection, "revision")
+            return max(newest, datafile.fact(connection, "revision"))
         finally:
             connection.close()
     except (sqlite3.Error, Damaged):
         return newest + UNKNOWN_GAP
+
+
+def _revision(snapshot: Path) -> int:
+    connection = datafile.read_only(snapshot)
+    try:
+        return datafile.fact(connection, "revision")
+    finally:
+        connection.close()
 
 
 def _restamp(file: Path, reached: int, progress: snapshots.Progress | None) -> tuple[int, int]:
