@@ -102,9 +102,10 @@ async def test_pod_is_bound_once_and_equipped_with_its_accounts_token(api: Api) 
     bound = (await api.get(f"{PODS}/p")).body
     assert bound["spec"]["nodeName"] == "node-1"
     assert bound["status"]["conditions"][-1]["type"] == "PodScheduled"
-    again = await api.post(f"{PODS}/p/binding", {"target": {"name": "node-2"}})
+    again = await api.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "node-2"}})
     assert again.status == 409 and 'pod p is already assigned to node "node-1"' in again.message
-    assert (await api.post(f"{PODS}/p/eviction", {"apiVersion": "policy/v1", "kind": "Eviction"})).status == 201
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await api.post(f"{PODS}/p/eviction", eviction)).status == 201
     assert (await api.get(f"{PODS}/p")).body["metadata"]["deletionTimestamp"]
 
 
@@ -119,7 +120,7 @@ async def test_an_eviction_may_be_tried_in_its_options_and_keeps_to_its_precondi
     before = (await api.get(f"{PODS}/p")).body
 
     async def evict(**options: Any) -> int:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": options}
+        body = {"kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options}
         return (await api.post(f"{PODS}/p/eviction", body)).status
 
     assert await evict(dryRun=["All"]) == 201

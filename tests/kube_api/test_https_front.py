@@ -154,7 +154,7 @@ async def test_logs_come_from_the_node_the_pod_is_on(front: Front) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}}
     assert (await api.post("/api/v1/namespaces/default/pods", pod)).status == 201
     logs = "/api/v1/namespaces/default/pods/p/log"
-    await api.post("/api/v1/namespaces/default/pods/p/binding", {"target": {"name": "n1"}})
+    await api.post("/api/v1/namespaces/default/pods/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n1"}})
     status, body, _ = await front.call("GET", logs)
     assert status == 400
     assert body["message"] == "a container name must be specified for pod p, choose one of: [one two]"

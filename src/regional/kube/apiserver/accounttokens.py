@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from regional.core.clock import Clock, rfc3339
+from regional.kube.apiserver.admission import Admission
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Obj
 from regional.kube.apiserver.errors import Cause, StatusError, bad_request, conflict, invalid, not_found
@@ -14,6 +15,7 @@ from regional.kube.apiserver.rendering import Renderer
 from regional.kube.apiserver.store import Store
 from regional.kube.apiserver.tokens import Bound, Claims, TokenIssuer
 from regional.kube.messages import Response
+from regional.kube.schema.openapi_validation import shown
 from regional.kube.schema.registry import BODY_KINDS, Kind, by_plural
 
 TOKEN_REQUEST = next(kind for kind in BODY_KINDS if kind.kind == "TokenRequest")
@@ -22,16 +24,32 @@ _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 class TokenRequests:
-    def __init__(self, store: Store, reader: Reader, tokens: TokenIssuer, renderer: Renderer, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        admission: Admission,
+        tokens: TokenIssuer,
+        renderer: Renderer,
+        clock: Clock,
+    ) -> None:
         self._store = store
+        self._admission = admission
         self._reader = reader
         self._tokens = tokens
         self._renderer = renderer
         self._clock = clock
 
     async def create(self, call: Call) -> Response:
+        sent = decode_body(call.request, TOKEN_REQUEST)
+        self._admission.check_namespace(call.kind, call.namespace, call.target.name)
+        if sent["metadata"].get("namespace") not in (None, "", call.namespace):
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         account = self._reader.entry(call)
-        spec: Obj = decode_body(call.request, TOKEN_REQUEST).get("spec") or {}
+        if (name := sent["metadata"].get("name")) not in (None, "", account.name):
+            text = f"Invalid value: {shown(name)}: must match the service account name if specified"
+            raise invalid(TOKEN_REQUEST, account.name, [Cause("FieldValueInvalid", text, "metadata.name")])
+        spec: Obj = sent.get("spec") or {}
         seconds = _seconds(spec.get("expirationSeconds"))
         audiences = spec.get("audiences") or [self._tokens.own_audience]
         bound = self._bound(call, spec.get("boundObjectRef"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from datetime import datetime
 
-from regional.core.clock import Clock
+from regional.core.clock import Clock, rfc3339
 from regional.kube.apiserver import signing_requests
 from regional.kube.apiserver.addresses import ServiceAddresses
 from regional.kube.apiserver.authz import Authorizer
@@ -84,6 +85,8 @@ class Admission:
 
     def _equip_pod(self, call: Call, pod: Obj) -> None:
         spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+        if spec.get("schedulingGates"):
+            pod["status"]["conditions"] = [_gated(self._clock.now())]
         if "kubernetes.io/config.mirror" in (pod["metadata"].get("annotations") or {}):
             return
         account_name = spec.setdefault("serviceAccountName", "default")
@@ -147,6 +150,17 @@ def _tolerate(spec: Obj) -> None:
     for key in _TOLERATED:
         if not any(each.get("key") in (None, "", key) for each in tolerations):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+
+
+def _gated(now: datetime) -> Obj:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": rfc3339(now),
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
 
 
 def _mount_token(spec: Obj) -> None:

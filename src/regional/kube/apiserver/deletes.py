@@ -29,8 +29,8 @@ from regional.kube.apiserver.errors import (
     precondition_failed,
 )
 from regional.kube.apiserver.media import decode
+from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.rendering import Renderer
-from regional.kube.apiserver.selection import selection_of
 from regional.kube.apiserver.store import Decision, Keep, Put, Remove, Store
 from regional.kube.apiserver.writes import let_go
 from regional.kube.messages import Response
@@ -134,8 +134,9 @@ def _grace(value: Any) -> int | None:
 
 
 class Deleter:
-    def __init__(self, store: Store, renderer: Renderer, clock: Clock) -> None:
+    def __init__(self, store: Store, reader: Reader, renderer: Renderer, clock: Clock) -> None:
         self._store = store
+        self._reader = reader
         self._renderer = renderer
         self._clock = clock
 
@@ -149,9 +150,9 @@ class Deleter:
         return self._renderer.single(200, call.kind, entry, call.wanted)
 
     async def collection(self, call: Call) -> Response:
+        """Those that a list with the same parameters would show, and no others: a page of them, if a limit is given."""
         options = delete_options(call)
-        selection = selection_of(call.request, call.target, call.kind)
-        chosen = list(selection.entries(self._store.shelf(store_name(call.kind))))
+        chosen, meta = await self._reader.page(call)
         gone: set[Key] = set()
         for start in range(0, len(chosen), _BATCH):
             outcomes = await asyncio.gather(
@@ -164,7 +165,6 @@ class Deleter:
                 if isinstance(outcome, BaseException):
                     raise outcome
                 gone.add(outcome[0].key)
-        meta = {"resourceVersion": str(self._store.revision)}
         # As they were when they were found, whatever became of them.
         deleted = [entry for entry in chosen if entry.key in gone]
         return await self._renderer.listing(call.kind, deleted, meta, call.wanted, "")

@@ -214,14 +214,15 @@ def bad_patch(result: str, why: str) -> StatusError:
     return StatusError(422, "Invalid", f' "" is invalid: patch: {body}', {"causes": [cause]})
 
 
-def other_object(resource: Named, namespace: str, name: str, given: str, found: str) -> StatusError:
+def other_object(resource: Named, namespace: str, name: str, given: str, found: str, what: str = "UID") -> StatusError:
     """An update that names a uid is for that object alone."""
-    place = "/".join(part for part in ("/registry", resource.plural, namespace, name) if part)
+    group = resource.group if isinstance(resource, Kind) and resource.custom is not None else ""
+    place = "/".join(part for part in ("/registry", group, resource.plural, namespace, name) if part)
     return conflict(
         resource,
         name,
         f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}",
+        f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {found}",
     )
 
 

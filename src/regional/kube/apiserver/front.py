@@ -25,7 +25,7 @@ from regional.kube.apiserver.entries import encode
 from regional.kube.apiserver.errors import StatusError, bad_request, too_large
 from regional.kube.apiserver.limits import DEFAULT_LIMITS, Limits, Shares, Turnstile, too_many_requests
 from regional.kube.apiserver.pushing import Turns
-from regional.kube.apiserver.server import BODY_LIMIT, ApiServer
+from regional.kube.apiserver.server import BODY_LIMIT, ApiServer, signed
 from regional.kube.messages import Request, Response, User
 
 KEEP_ALIVE_SECONDS = 300  # longer than clients keep idle connections: they should be the ones who close
@@ -214,7 +214,8 @@ def _request(place: Place, query: str, received: Received) -> Request:
 
 
 def _refusal(error: StatusError) -> Response:
-    return Response(error.code, {"content-type": "application/json"} | error.headers, encode(error.document()))
+    headers = {"content-type": "application/json"} | error.headers
+    return signed(Response(error.code, headers, encode(error.document())))
 
 
 def _origin_form(target: bytes) -> bytes:

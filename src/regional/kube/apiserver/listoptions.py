@@ -37,10 +37,10 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
         head = "" if watch else "invalid resource version: "
         why = "value out of range" if whole else "invalid syntax"
         raise bad_request(f'{head}resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}')
-    seconds = _number(request, "timeoutSeconds")
+    seconds = whole_number(request, "timeoutSeconds")
     return ListOptions(
         watch,
-        max(0, _number(request, "limit") or 0),
+        max(0, whole_number(request, "limit") or 0),
         token,
         int(text) if text else None,
         match,
@@ -50,16 +50,16 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     )
 
 
-def _number(request: Request, name: str) -> int | None:
+def whole_number(request: Request, name: str) -> int | None:
     text = request.parameter(name)
     if not text:
         return None
     try:
         number = int(text)
     except ValueError:
-        number = 1 << 64
-    if abs(number) >= 1 << 63:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return number
 
 

@@ -53,6 +53,12 @@ class Reader:
             waited += 0.05
 
     async def listing(self, call: Call) -> Response:
+        entries, meta = await self.page(call)
+        include = call.request.parameter("includeObject")
+        return await self._renderer.listing(call.kind, entries, meta, call.wanted, include)
+
+    async def page(self, call: Call) -> tuple[list[Entry], Obj]:
+        """What the parameters of a list ask for, and the list's own metadata."""
         options = list_options(call.request, watch=False)
         selection = selection_of(call.request, call.target, call.kind)
         if options.revision:
@@ -60,8 +66,7 @@ class Reader:
         entries, meta = self._page(call, options, selection)
         if call.kind.custom is not None and call.wanted.shape == "object":
             meta = {"continue": ""} | meta  # custom kinds are untyped in Go, and their lists show it
-        include = call.request.parameter("includeObject")
-        return await self._renderer.listing(call.kind, entries, meta, call.wanted, include)
+        return entries, meta
 
     def _page(self, call: Call, options: ListOptions, selection: Selection) -> tuple[list[Entry], Obj]:
         shelf = self._store.shelf(store_name(call.kind))

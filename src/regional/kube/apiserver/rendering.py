@@ -87,6 +87,22 @@ class Renderer:
             raise wrong_shape("PartialObjectMetadataList", "not a list", kind, kind.kind)
         return self.answer(status, self._partial(entry, wanted.version), wanted)
 
+    def view(self, kind: Kind, obj: Obj, wanted: Wanted, include: str) -> Response:
+        """An object that is not stored as such, in any form that stored ones come in."""
+        if wanted.shape == "table":
+            meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+            _check_included(include)
+            table = tables.table(
+                kind, [obj], self._clock.now(), list_meta=meta, include=include or "Metadata", version=wanted.version
+            )
+            return self.document(200, table, wanted)
+        if wanted.shape == "partials":
+            raise wrong_shape("PartialObjectMetadataList", "not a list", kind, kind.kind)
+        if wanted.shape == "partial":
+            version = f"meta.k8s.io/{wanted.version}"
+            obj = {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
+        return self.document(200, obj, wanted)
+
     def document(self, status: int, document: Any, wanted: Wanted) -> Response:
         return self.answer(status, encode(document), wanted)
 
@@ -138,9 +154,7 @@ class Renderer:
     def _table(
         self, kind: Kind, entries: list[Entry], meta: Obj, include: str, *, with_columns: bool, version: str = "v1"
     ) -> Obj:
-        if include not in _INCLUDED:
-            why = f"includeObject: Invalid value: {shown(include)}: must be 'Metadata', 'Object', 'None', or empty"
-            raise bad_request(f"Unable to convert to Table as requested: {why}")
+        _check_included(include)
         objects = [self.obj(kind, entry) for entry in entries]
         return tables.table(
             kind,
@@ -164,6 +178,12 @@ class Renderer:
 
     def partial_line(self, type_: str, kind: Kind, entry: Entry) -> bytes:
         return wrap(type_, self._partial(entry, "v1"))
+
+
+def _check_included(include: str) -> None:
+    if include not in _INCLUDED:
+        why = f"includeObject: Invalid value: {shown(include)}: must be 'Metadata', 'Object', 'None', or empty"
+        raise bad_request(f"Unable to convert to Table as requested: {why}")
 
 
 async def _in_pieces(entries: list[Entry], made: Callable[[list[Entry]], list[bytes]]) -> list[bytes]:

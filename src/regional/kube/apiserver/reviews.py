@@ -43,7 +43,13 @@ class Reviews:
     async def create(self, call: Call) -> Response:
         review = decode_body(call.request, call.kind)
         spec: Obj = review.get("spec") or {}
-        metadata: Obj = {key: value for key, value in review["metadata"].items() if key == "namespace"}
+        metadata: Obj = {}
+        if call.kind.namespaced:
+            if review["metadata"].get("namespace") not in (None, "", call.namespace):
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            metadata["namespace"] = call.namespace
         if call.kind.kind == "SelfSubjectReview":
             metadata["creationTimestamp"] = rfc3339(self._clock.now())
         answer: Obj = {"kind": call.kind.kind, "apiVersion": call.kind.api_version, "metadata": metadata}
@@ -65,11 +71,14 @@ class Reviews:
     def _subject_access(self, call: Call, spec: Obj) -> Obj:
         name, groups = str(spec.get("user") or ""), spec.get("groups") or []
         problems = _attribute_problems(spec)
+        asked, path = spec.get("resourceAttributes") or {}, spec.get("nonResourceAttributes")
+        if call.kind.kind.startswith("Local") and path is not None and not asked:
+            text = f"Invalid value: {shown(_go_path(path))}: disallowed on this kind of request"
+            problems.append(Cause("FieldValueInvalid", text, "spec.nonResourceAttributes"))
         if not name and not groups:
             text = 'Invalid value: "": at least one of user or group must be specified'
             problems.append(Cause("FieldValueInvalid", text, "spec.user"))
-        asked = spec.get("resourceAttributes") or {}
-        if call.kind.kind.startswith("Local") and asked.get("namespace") != call.namespace:
+        if call.kind.kind.startswith("Local") and asked and asked.get("namespace") != call.namespace:
             text = f"Invalid value: {shown(asked.get('namespace') or '')}: must match metadata.namespace"
             problems.append(Cause("FieldValueInvalid", text, "spec.resourceAttributes.namespace"))
         _refuse(call, problems)
@@ -150,13 +159,16 @@ def _attribute_problems(spec: Obj) -> list[Cause]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     field = "spec.resourceAttributes"
     if resource is not None and path is not None:
-        given = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
-        text = f"Invalid value: {shown(given)}: cannot be specified in combination with resourceAttributes"
+        text = f"Invalid value: {shown(_go_path(path))}: cannot be specified in combination with resourceAttributes"
         return [Cause("FieldValueInvalid", text, "spec.nonResourceAttributes")]
     if resource is None and path is None:
         text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
         return [Cause("FieldValueInvalid", text, field)]
     return []
+
+
+def _go_path(path: Obj) -> Obj:
+    return {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
 
 
 def _refuse(call: Call, problems: list[Cause]) -> None:

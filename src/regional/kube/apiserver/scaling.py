@@ -9,16 +9,27 @@ import msgspec
 from regional.kube.apiserver import incoming
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.entries import Entry, Obj
-from regional.kube.apiserver.errors import Cause, bad_request, conflict, invalid
+from regional.kube.apiserver.errors import Cause, bad_request, conflict, invalid, other_object
 from regional.kube.apiserver.media import patch_type
 from regional.kube.apiserver.reads import Reader
 from regional.kube.apiserver.rendering import Renderer
-from regional.kube.apiserver.writes import Writer
+from regional.kube.apiserver.writes import NO_NAME, Writer
 from regional.kube.messages import Response
 from regional.kube.schema.registry import BODY_KINDS, Kind
 from regional.kube.schema.types import schema_of
 
 SCALE = next(kind for kind in BODY_KINDS if kind.kind == "Scale")
+# Custom kinds' scales are printed by what a CRD would say of them.
+_CUSTOM_SCALE = msgspec.structs.replace(
+    SCALE,
+    custom={
+        "additionalPrinterColumns": [
+            {"name": "Desired", "type": "integer", "jsonPath": ".spec.replicas"},
+            {"name": "Available", "type": "integer", "jsonPath": ".status.replicas"},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ]
+    },
+)
 
 
 def _paths(kind: Kind) -> tuple[str, str, str]:
@@ -81,9 +92,7 @@ def _replicas(call: Call, wanted: Obj, obj: Obj) -> int:
     metadata, spec = wanted.get("metadata") or {}, wanted.get("spec") or {}
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise bad_request("metadata and spec of a Scale are objects")
-    revision = metadata.get("resourceVersion")
-    if revision and revision != obj["metadata"]["resourceVersion"]:
-        raise conflict(call.kind, call.target.name)
+    _check_identity(call, metadata, obj)
     replicas = spec.get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise bad_request("spec.replicas of a Scale is an integer")
@@ -97,6 +106,23 @@ def _replicas(call: Call, wanted: Obj, obj: Obj) -> int:
     raise invalid(SCALE, call.target.name, [Cause("FieldValueInvalid", text, "spec.replicas")])
 
 
+def _check_identity(call: Call, metadata: Obj, obj: Obj) -> None:
+    """A Scale is that of one object, and of one version of it if it says so."""
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not name:
+        raise bad_request(f"the name of the object ({call.target.name} based on URL) was undeterminable: {NO_NAME}")
+    if name != call.target.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.target.name})")
+    if namespace and namespace != call.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    uid, found = metadata.get("uid"), obj["metadata"]["uid"]
+    if uid and uid != found:
+        raise other_object(call.kind, call.namespace, call.target.name, uid, found)
+    revision = metadata.get("resourceVersion")
+    if revision and revision != obj["metadata"]["resourceVersion"]:
+        raise conflict(call.kind, call.target.name)
+
+
 class Scaler:
     def __init__(self, reader: Reader, writer: Writer, renderer: Renderer) -> None:
         self._reader = reader
@@ -108,7 +134,7 @@ class Scaler:
 
     async def update(self, call: Call) -> Response:
         call.check_options("UpdateOptions")
-        sent = incoming.decode_body(call.request, SCALE)
+        sent = incoming.decode_object(msgspec.structs.replace(call, kind=SCALE), schema_of(SCALE))
         return self._answer(call, await self._set(call, lambda _: sent))
 
     async def patch(self, call: Call) -> Response:
@@ -142,4 +168,6 @@ class Scaler:
         return await self._writer.mutate(call, alter, managed=True)
 
     def _answer(self, call: Call, entry: Entry) -> Response:
-        return self._renderer.document(200, scale_of(call.kind, self._renderer.obj(call.kind, entry)), call.wanted)
+        scale = scale_of(call.kind, self._renderer.obj(call.kind, entry))
+        printed = SCALE if call.kind.custom is None else _CUSTOM_SCALE
+        return self._renderer.view(printed, scale, call.wanted, call.request.parameter("includeObject"))

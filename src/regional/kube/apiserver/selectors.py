@@ -50,10 +50,16 @@ def parse_fields(text: str, kind: Kind) -> FieldSelector:
         field, value = part[: operator.start()], _unescaped(part[operator.end() :])
         if not field and not value:
             continue  # the real server takes nothing = nothing for no condition
-        if field not in ("metadata.name", "metadata.namespace") and field not in kind.selectable_fields:
+        if field not in _fields(kind):
             raise bad_request(_unknown(field, kind))
         terms.append((field, value, operator.group() != "!="))
     return FieldSelector(tuple(terms))
+
+
+def _fields(kind: Kind) -> tuple[str, ...]:
+    """Cluster-wide kinds that list their fields do not list a namespace; the others never thought of it."""
+    placeless = bool(kind.selectable_fields) and not kind.namespaced and kind.custom is None
+    return ("metadata.name", *(() if placeless else ("metadata.namespace",)), *kind.selectable_fields)
 
 
 def _unknown(field: str, kind: Kind) -> str:

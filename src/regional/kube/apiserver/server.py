@@ -89,13 +89,13 @@ class ApiServer:
         self._reader = Reader(self.store, renderer, clock)
         self._watcher = Watcher(self.store, renderer)
         self._writer = Writer(self.store, self.catalogue, admission, renderer, clock)
-        self._deleter = Deleter(self.store, renderer, clock)
+        self._deleter = Deleter(self.store, self._reader, renderer, clock)
         self._scaler = Scaler(self._reader, self._writer, renderer)
         self._pods = PodActions(self._writer, self._deleter, renderer, clock, Budgets(self.store, clock))
         kubelets = Kubelets(self.store, pki)
         self._logs = PodLogs(kubelets, self._reader)
         self._streams = PodStreams(kubelets, self._reader)
-        self._token_requests = TokenRequests(self.store, self._reader, self.tokens, renderer, clock)
+        self._token_requests = TokenRequests(self.store, self._reader, admission, self.tokens, renderer, clock)
         self._reviews = Reviews(self.authorizer, self.tokens, renderer, clock)
         self._undertaker = Undertaker(self.store, self.handle)
         self._tasks: list[asyncio.Task[None]] = []
@@ -147,7 +147,7 @@ class ApiServer:
             log.exception("a request failed", extra={"method": request.method, "path": request.path})
             response = _refused(internal(f"{type(error).__name__}"), request)
         response.warnings = warnings
-        return _signed(response)
+        return signed(response)
 
     def refusal(self, request: Request) -> Response | None:
         """Of one who may not ask this, whatever the body says; None if it has to be read."""
@@ -156,7 +156,7 @@ class ApiServer:
             if target is not None and target.verb:
                 self._authorize(user, target, request)
         except StatusError as error:
-            return _signed(_refused(error, request))
+            return signed(_refused(error, request))
         except PageNotFound:
             pass
         return None
@@ -321,7 +321,7 @@ class ApiServer:
         raise no_such_resource()
 
 
-def _signed(response: Response) -> Response:
+def signed(response: Response) -> Response:
     response.headers.setdefault("cache-control", "no-cache, private")
     response.headers.setdefault("audit-id", str(uuid.uuid4()))
     return response

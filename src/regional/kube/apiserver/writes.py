@@ -42,8 +42,8 @@ _REPEATED_OWNERS = (
     "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
 )
 
-_NO_NAME = "name must be provided"
-_UNNAMED = f"was undeterminable: {_NO_NAME}"
+NO_NAME = "name must be provided"
+_UNNAMED = f"was undeterminable: {NO_NAME}"
 
 
 class Writer:
@@ -100,7 +100,7 @@ class Writer:
             raise bad_request(
                 f"the name of the object ({given}) does not match the name on the URL ({name})"
                 if given
-                else f"the name of the object ({name} based on URL) was undeterminable: {_NO_NAME}"
+                else f"the name of the object ({name} based on URL) was undeterminable: {NO_NAME}"
             )
         if not subresource and call.kind.create_on_update and self._absent(call):
             return await self._create(call, sent)
@@ -183,8 +183,11 @@ class Writer:
         def decide(live: Entry | None) -> Decision:
             created.clear()
             if live is None:
-                if subresource or applied["metadata"].get("uid"):
+                if subresource:
                     raise not_found(call.kind, call.target.name)
+                if uid := applied["metadata"].get("uid"):
+                    why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    raise conflict(call.kind, call.target.name, why)
                 if not named:
                     raise bad_request(f"the name of the object ({call.target.name} based on URL) {_UNNAMED}")
                 created.append(True)
@@ -227,7 +230,7 @@ class Writer:
         metadata, wanted = new.get("metadata"), old["metadata"]["name"]
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if not isinstance(metadata, dict) or not name:
-            raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: {_NO_NAME}")
+            raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: {NO_NAME}")
         if name != wanted:
             raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
         if "namespace" in old["metadata"] and metadata.get("namespace") != old["metadata"]["namespace"]:
@@ -255,6 +258,8 @@ class Writer:
         self._settled(call, obj)
         if not managed:
             # What the client asked for, defaulted, is the client's; what the server adds from here on is nobody's.
+            for never in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+                metadata.pop(never, None)
             sent = {key: value for key, value in obj.items() if key not in _servers_own(kind)}
             obj["metadata"] = self._tracked(call, None, sent, "")["metadata"]
         builtin.prepare_for_create(kind, obj)

@@ -164,6 +164,11 @@ def _lease(obj: Obj, now: datetime) -> list[Any]:
     return [name_of(obj), spec_of(obj).get("holderIdentity") or "", age_of(obj, now)]
 
 
+def _scale(obj: Obj, now: datetime) -> list[Any]:
+    wanted, present = spec_of(obj).get("replicas") or 0, status_of(obj).get("replicas") or 0
+    return [name_of(obj), wanted, present, age_of(obj, now)]
+
+
 def _quota(obj: Obj, now: datetime) -> list[Any]:
     hard, used = status_of(obj).get("hard") or {}, status_of(obj).get("used") or {}
     pairs = {name: f"{name}: {used.get(name, '0')}/{amount}" for name, amount in sorted(hard.items())}
@@ -343,6 +348,7 @@ BUILTIN_CELLS: dict[tuple[str, str], Callable[[Obj, datetime], list[Any]]] = {
     ("batch", "CronJob"): cron_job_cells,
     ("policy", "PodDisruptionBudget"): disruption_budget_cells,
     ("autoscaling", "HorizontalPodAutoscaler"): autoscaler_cells,
+    ("autoscaling", "Scale"): _scale,
     ("coordination.k8s.io", "Lease"): _lease,
     ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
     ("networking.k8s.io", "Ingress"): _ingress,

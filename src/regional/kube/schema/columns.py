@@ -8,7 +8,7 @@ _BINDING = ("Name", "Role", "Age", "Users*", "Groups*", "ServiceAccounts*")
 _WEBHOOKS = ("Name", "Webhooks#", "Age")
 _WORKLOAD = ("Containers*", "Images*", "Selector*")
 
-# In the order of the cells; * only in -o wide, # a whole number, ? true or false.
+# In the order of the cells; * only in -o wide, # a whole number, ? true or false, ~ a name that is told as plain text.
 COLUMNS: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "Pod"): ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
     ("", "Service"): ("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
@@ -35,6 +35,7 @@ COLUMNS: dict[tuple[str, str], tuple[str, ...]] = {
         *("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*"),
         "Name*",
     ),
+    ("autoscaling", "Scale"): ("Name~", "Desired#", "Available#", "Age"),
     ("apps", "Deployment"): ("Name", "Ready", "Up-to-date", "Available", "Age", *_WORKLOAD),
     ("apps", "StatefulSet"): ("Name", "Ready", "Age", "Containers*", "Images*"),
     ("apps", "ReplicaSet"): ("Name", "Desired#", "Current#", "Ready#", "Age", *_WORKLOAD),

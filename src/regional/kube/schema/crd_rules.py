@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from regional.kube.objects import Obj
@@ -38,6 +38,7 @@ def validate_crd(crd: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield invalid("status.storedVersions", None, "must have at least one stored version")
     if old is not None:
         yield from _update(spec, old.get("spec") or {})
+        yield from _still_there((crd.get("status") or {}).get("storedVersions") or (), spec)
 
 
 def _place(spec: Obj) -> Iterator[FieldError]:
@@ -190,6 +191,19 @@ def _update(spec: Obj, before: Obj) -> Iterator[FieldError]:
         value, earlier = (spec.get("names") or {}).get(path), (before.get("names") or {}).get(path)
         if value != earlier:
             yield invalid(f"spec.names.{path}", value, "field is immutable")
+
+
+def _still_there(stored: Iterable[str], spec: Obj) -> Iterator[FieldError]:
+    """Objects may lie in the store as any version that was ever its own: without its schema nobody could read them."""
+    declared = [version.get("name") for version in spec.get("versions") or ()]
+    for index, name in enumerate(stored):
+        if name not in declared:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+                f"{name} from status.storedVersions"
+            )
+            yield invalid(f"status.storedVersions[{index}]", name, why)
 
 
 def version_priority(name: str) -> tuple[int, int, int, str]:

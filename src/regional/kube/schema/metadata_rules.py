@@ -54,6 +54,9 @@ def _identity(metadata: Obj, before: Obj) -> Iterator[FieldError]:
             yield invalid(f"metadata.{field}", value, "field is immutable")
     if metadata.get("deletionTimestamp") and not before.get("deletionTimestamp"):
         yield invalid("metadata.deletionTimestamp", metadata["deletionTimestamp"], "field is immutable")
+    grace = metadata.get("deletionGracePeriodSeconds")
+    if grace is not None and grace != before.get("deletionGracePeriodSeconds"):
+        yield invalid("metadata.deletionGracePeriodSeconds", grace, "field is immutable")
 
 
 def _finalizers(kind: Kind, finalizers: Sequence[str]) -> Iterator[FieldError]:

@@ -57,14 +57,25 @@ _FROZEN_DATA = "field is immutable when `immutable` is set"
 
 def validate_builtin(kind: Kind, obj: Obj, old: Obj | None, subresource: str = "") -> list[FieldError]:
     """Everything against a new (old None) or changed object; of writes to subresources, only decisions about
-    certificates are looked at."""
+    certificates and the phase of namespaces are looked at."""
     if subresource:
+        if (kind.group, kind.kind) == ("", "Namespace"):
+            return list(_phase(obj))
         return list(decision(obj, old, subresource)) if old and kind.kind == "CertificateSigningRequest" else []
     rule = _RULES.get((kind.group, kind.kind))
     found = list(rule(obj, old)) if rule is not None else []
     kept = list(_immutable(kind, obj, old)) if old is not None else []
     # Workloads are looked at whole before they are compared with what they were.
     return found + kept if kind.group in ("apps", "batch") else kept + found
+
+
+def _phase(namespace: Obj) -> Iterator[FieldError]:
+    """A namespace ends by being deleted, and by nothing else: nobody could take a mere phase back."""
+    ending = (namespace.get("metadata") or {}).get("deletionTimestamp")
+    phase = (namespace.get("status") or {}).get("phase") or "Active"
+    wanted, state = ("Terminating", "not empty") if ending else ("Active", "empty")
+    if phase != wanted:
+        yield invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {state}")
 
 
 def _immutable(kind: Kind, obj: Obj, old: Obj) -> Iterator[FieldError]:

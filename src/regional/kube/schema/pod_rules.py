@@ -88,11 +88,7 @@ def _container(container: Obj, names: set[str], volumes: set[str], field: str) -
         if name in names:
             yield duplicate(f"{field}.name", name)
         names.add(name)
-    image = container.get("image")
-    if not image:
-        yield required(f"{field}.image")
-    elif image != image.strip():
-        yield invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
+    yield from _image(container, field)
     policies = ("Always", "IfNotPresent", "Never")
     yield from one_of(f"{field}.imagePullPolicy", container.get("imagePullPolicy"), policies)
     yield from _ports(container.get("ports"), f"{field}.ports")
@@ -185,19 +181,73 @@ def _probe(probe: Any, field: str, *, repeated: bool) -> Iterator[FieldError]:
         yield invalid(f"{field}.successThreshold", successes, "must be 1")
 
 
+def _image(container: Obj, field: str) -> Iterator[FieldError]:
+    image = container.get("image")
+    if not image:
+        yield required(f"{field}.image")
+    elif image != image.strip():
+        yield invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
+
+
+def validate_new_pod(spec: Any) -> Iterator[FieldError]:
+    yield from validate_pod_spec(spec, "spec")
+    if isinstance(spec, dict) and spec.get("nodeName") and spec.get("schedulingGates"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
 def validate_pod_update(new: Obj, old: Obj) -> Iterator[FieldError]:
     """A pod is what it was created as, but for a few fields."""
-    if _frozen(new.get("spec") or {}) != _frozen(old.get("spec") or {}):
+    after, before = new.get("spec") or {}, old.get("spec") or {}
+    for group in ("containers", "initContainers"):
+        names = [[each.get("name") for each in spec.get(group) or ()] for spec in (after, before)]
+        if names[0] != names[1]:
+            yield forbidden(f"spec.{group}", "pod updates may not add or remove containers")
+            return
+        for index, container in enumerate(after.get(group) or ()):
+            found = list(_image(container, f"spec.{group}[{index}]"))
+            yield from (*found, *found)  # which the real server looks at, and tells, twice
+    yield from _gates(after, before)
+    yield from _deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    if before.get("schedulingGates") and _narrower(after, before):
+        after, before = after | {"nodeSelector": {}}, before | {"nodeSelector": {}}
+    if _frozen(after) != _frozen(before):
         yield forbidden("spec", _UPDATABLE)
-    before = (old.get("spec") or {}).get("tolerations") or []
-    after = (new.get("spec") or {}).get("tolerations") or []
-    if any(toleration not in after for toleration in before):
+    kept = [_lasting(toleration) for toleration in after.get("tolerations") or ()]
+    if any(_lasting(toleration) not in kept for toleration in before.get("tolerations") or ()):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+
+
+def _narrower(after: Obj, before: Obj) -> bool:
+    """A pod that waits behind a gate may be asked for more of its node, never for less."""
+    wanted = after.get("nodeSelector") or {}
+    return all(wanted.get(label) == value for label, value in (before.get("nodeSelector") or {}).items())
+
+
+def _lasting(toleration: Obj) -> Obj:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _gates(after: Obj, before: Obj) -> Iterator[FieldError]:
+    known = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    for index, gate in enumerate(after.get("schedulingGates") or ()):
+        if gate.get("name") not in known:
+            text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", text)
+
+
+def _deadline(after: int | None, before: int | None) -> Iterator[FieldError]:
+    field = "spec.activeDeadlineSeconds"
+    if after is None and before is not None:
+        yield invalid(field, None, "must not update from a positive integer to nil value")
+    elif after is not None and not 0 < after < 1 << 31:
+        yield invalid(field, after, "must be between 1 and 2147483647, inclusive")
+    elif after is not None and before is not None and after > before:
+        yield invalid(field, after, "must be less than or equal to previous value")
 
 
 def _frozen(spec: Obj) -> Obj:
     kept: Obj = clone(spec)
-    for name in ("activeDeadlineSeconds", "tolerations", "ephemeralContainers", "schedulingGates"):
+    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
         kept.pop(name, None)
     if kept.get("terminationGracePeriodSeconds") in (1, None):
         kept.pop("terminationGracePeriodSeconds", None)

@@ -71,6 +71,8 @@ def prepare_for_update(kind: Kind, new: Obj, old: Obj, subresource: str = "") ->
     for name in _SERVER_METADATA:
         if name == "uid" and metadata.get("uid"):
             continue
+        if name == "deletionGracePeriodSeconds" and metadata.get(name) is not None:
+            continue  # as with the time of deletion, who would change it is told
         if name in before:
             metadata[name] = before[name]
         elif name != "deletionTimestamp":  # which nobody sets by an update, and which is told

@@ -78,15 +78,15 @@ def _row_object(obj: Obj, include: str, version: str) -> Obj | None:
 
 
 def _column(name: str) -> Obj:
-    """`*` marks the wide columns, `#` the whole numbers, `?` what is true or false."""
+    """`*` marks the wide columns, `#` the whole numbers, `?` what is true or false, `~` a name in no format."""
     priority = 1 if "*" in name else 0
     kind = "integer" if "#" in name else "boolean" if "?" in name else "string"
-    title = name.rstrip("*#?")
+    title = name.rstrip("*#?~")
     described = {"Name": _NAME, "Age": _CREATED, "Created At": _CREATED}.get(title, title)
     return {
         "name": title,
         "type": "date" if title == "Created At" else kind,
-        "format": "name" if title == "Name" else "",
+        "format": "name" if title == "Name" and "~" not in name else "",
         "description": described,
         "priority": priority,
     }

@@ -11,7 +11,7 @@ from regional.kube.schema.errors import FieldError
 from regional.kube.schema.findings import GoStruct, forbidden, invalid, not_negative, one_of, required, unsupported
 from regional.kube.schema.metadata_rules import validate_labels
 from regional.kube.schema.names import qualified_name
-from regional.kube.schema.pod_rules import validate_pod_spec, validate_pod_update
+from regional.kube.schema.pod_rules import validate_new_pod, validate_pod_spec, validate_pod_update
 
 Rule = Callable[[Obj, "Obj | None"], Iterator[FieldError]]
 
@@ -182,7 +182,7 @@ def stateful_set(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 def pod(obj: Obj, old: Obj | None) -> Iterator[FieldError]:
     if old is None:
-        yield from validate_pod_spec(obj.get("spec"), "spec")
+        yield from validate_new_pod(obj.get("spec"))
     else:
         yield from validate_pod_update(obj, old)
 
