@@ -279,6 +279,8 @@ class Server:
 
     def _stored(self, stored: Stored) -> None:
         report = stored.report
+        if report.asked and not report.deleted:
+            self.quiet.answered(report.id)
         key = (report.id, report.version)
         if key not in self._confirmed and not report.deleted:
             self._confirmed[key] = None

@@ -4,11 +4,16 @@ Ours say every minute that they live, and answer a spec that comes once more wit
 neither: a status that the broker has lost would stay unsaid, and a cluster where nothing changes would look dead. What
 they do answer is a status resync, with each status whose hash is not the one named. So they are asked: for what is sent
 again and again without being confirmed, and, after a silence, for one status under a hash that no status has.
+
+Their answers are what they had when they were asked, sent at 50 a second and each with a new sequence id: by then it
+may be an older status than one that came before it. So what they have answered is asked for once more, under the hash
+of that answer; one that still holds is not sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -27,6 +32,7 @@ log = logging.getLogger(__name__)
 ASK_SECONDS = 20.0
 QUIET_SECONDS = 60.0
 MOST_ASKED = 2000
+MOST_DOUBTED = 100_000
 
 # Our agents say their version with each resync.
 _QUIET = """
@@ -38,6 +44,10 @@ _UNCONFIRMED = """
 SELECT consumer_name, id, status_hash FROM resources
 WHERE due_at IS NOT NULL AND deleted_at IS NULL AND attempts > 0 AND consumer_name = ANY($1)
 ORDER BY due_at LIMIT $2
+"""
+_ANSWERED = """
+SELECT r.consumer_name, r.id, r.status_hash FROM resources r
+WHERE r.id = ANY($1) AND r.consumer_name = ANY($2) AND r.deleted_at IS NULL
 """
 # Each in its turn: what an agent has lost comes to light too.
 _NEXT = """
@@ -64,6 +74,12 @@ class Quiet:
         self._database, self._publish, self._source_id = database, publish, source_id
         self._held, self._nobody_listens = held, nobody_listens
         self._last: dict[str, str] = {}
+        self._answered: set[str] = set()
+
+    def answered(self, bundle_id: str) -> None:
+        """A status was stored that its agent had been asked for."""
+        if len(self._answered) < MOST_DOUBTED:  # the rest comes up in its turn
+            self._answered.add(bundle_id)
 
     async def keep_asking(self) -> None:
         backoff = Backoff(0.1, 2.0)
@@ -86,6 +102,10 @@ class Quiet:
         lately = [row["name"] for row in rows if row["lately"]]
         for row in await pool.fetch(_UNCONFIRMED, lately, MOST_ASKED) if lately else ():
             asked[row["consumer_name"]][row["id"]] = row["status_hash"] or NO_STATUS
+        doubted = list(itertools.islice(self._answered, MOST_ASKED))
+        for row in await pool.fetch(_ANSWERED, doubted, [row["name"] for row in rows]) if doubted and rows else ():
+            asked[row["consumer_name"]][row["id"]] = row["status_hash"] or NO_STATUS
+        self._answered.difference_update(doubted)
         silent = [row["name"] for row in rows if row["silent"]]
         after = [self._last.get(name, "") for name in silent]
         for row in await pool.fetch(_NEXT, silent, after) if silent else ():

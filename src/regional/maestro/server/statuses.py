@@ -23,7 +23,7 @@ import prometheus_client
 from regional.core.database import Database, still_wanted
 from regional.core.role import Backoff
 from regional.maestro.protocol.bundles import Condition, StatusData, decode_data
-from regional.maestro.protocol.events import Event, MalformedEvent
+from regional.maestro.protocol.events import RESYNC_RESPONSE, Event, MalformedEvent
 from regional.maestro.protocol.tracing import request_id_of
 from regional.maestro.server.agent_works import LONGEST_ID
 from regional.maestro.server.bundles import CHANNEL
@@ -107,6 +107,8 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     complete: bool = False
     fresh: bool = True
     """Whether `applied` is about this very version. What is true of a former one holds on if the spec is the same."""
+    asked: bool = False
+    """Whether the agent answers a question of ours, and does not tell news."""
     note: str = ""
     """The conditions in short, for the bundle's history."""
     request_id: str
@@ -116,6 +118,10 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     def lives(self) -> bool:
         """Whether the agent means to keep the work. One that it is ending needs no second word about that."""
         return not (self.deleting or self.deleted)
+
+    def adds_nothing_to(self, known: Report) -> bool:
+        """The newer sequence id is not everything: an agent may tell last what it had to tell before, or nothing."""
+        return self.version < known.version or (self.version == known.version and bool(known.note) and not self.note)
 
 
 class Stored(msgspec.Struct, kw_only=True, frozen=True):
@@ -156,6 +162,7 @@ def report_of(event: Event) -> Report:
         deleted="Deleted" in true,
         complete="Complete" in true & fresh,
         fresh="Applied" in fresh,
+        asked=event.action == RESYNC_RESPONSE,
         note=_in_short(conditions),
         request_id=request_id_of(event.extensions),
     )
@@ -203,7 +210,7 @@ class Inbox:
         # By consumer too: a report under a foreign bundle's id must not push out the true one.
         waiting = self._endings if report.deleted else self._statuses
         known = waiting.get((report.consumer, report.id))
-        if known is not None and known.sequence >= report.sequence:
+        if known is not None and (known.sequence >= report.sequence or report.adds_nothing_to(known)):
             _reports.labels("outdated").inc()
             return
         grown = self._bytes + len(report.status) - (len(known.status) if known else 0)
