@@ -28,6 +28,7 @@ from regional.maestro.server.faults import (
 from regional.maestro.server.model import Bundle
 from regional.maestro.server.refusals import MALFORMED, VALIDATION, Refusal
 
+WATCH = "watch"
 _SOURCE = re.compile(r"^[a-zA-Z0-9][-_.a-zA-Z0-9]{0,127}\Z")
 _REQUEST_ID = re.compile(r"^[\x21-\x7e]{1,128}\Z")
 _OF_THE_ROW = ("creationTimestamp", "deletionTimestamp", "resourceVersion", "generation", "managedFields", "uid")
@@ -124,6 +125,13 @@ def has_nul(document: Any) -> bool:
     return False
 
 
+def _read_has_nul(content: bytes) -> bool:
+    try:
+        return has_nul(msgspec.json.decode(content))
+    except (msgspec.MsgspecError, RecursionError):  # where nobody has looked so far
+        return True
+
+
 def refuse(faults: Iterable[str]) -> None:
     """Raises Refusal that names every fault, or as many as are worth reading."""
     found = list(faults)
@@ -160,8 +168,8 @@ def new_bundle(content: bytes, request_id: str, largest: int) -> NewBundle:
     faults = [f"{name} {fault}" for name, fault in untyped.items()]
     if not body.consumer_name and "consumer_name" not in untyped:
         faults.append("consumer_name is required")
-    if body.id is not None and not LABEL.match(body.id):
-        faults.append("id is neither a UUID nor a DNS label")
+    if body.id is not None:
+        faults += _id_faults("id", body.id)
     if body.name is not None and not SUBDOMAIN.match(body.name):
         faults.append("name is not a DNS name")
     if not _SOURCE.match(body.source):
@@ -199,8 +207,6 @@ class _Published(msgspec.Struct, rename="camel"):
 
 def published_bundle(event: Event, largest: int) -> NewBundle:
     """A bundle as other clients publish it: a whole event. Raises Refusal that names every fault."""
-    if b"\x00" in event.data or b"u0000" in event.data:
-        raise Refusal(VALIDATION, "a text in the event holds a NUL character")
     try:
         body: _Published = decode_data(event.data or b"{}", _Published)
         given: dict[str, Any] = decode_data(event.extensions.get("metadata", "").encode() or b"{}", dict[str, Any])
@@ -209,10 +215,11 @@ def published_bundle(event: Event, largest: int) -> NewBundle:
     faults: list[str] = []
     if is_deep([body.manifests, body.delete_option, body.manifest_configs, body.executer], DEEPEST + 2):
         raise Refusal(VALIDATION, f"the manifest bundle in the resource is invalid, deeper than {DEEPEST} levels")
+    if (b"u0000" in event.data and _read_has_nul(event.data)) or has_nul(given):
+        raise Refusal(VALIDATION, "a text in the event holds a NUL character")
     _tidy(body)
     body.executer = without_nulls(body.executer)
-    if not LABEL.match(event.resource_id):
-        faults.append("resourceid is neither a UUID nor a DNS label")
+    faults += _id_faults("resourceid", event.resource_id)
     if not _SOURCE.match(event.source):
         faults.append("source is not 1 to 128 letters, digits, '-', '_' or '.'")
     metadata, request_id = _traced(_own(given), checked_request_id(request_id_of(event.extensions)))
@@ -235,6 +242,12 @@ def published_bundle(event: Event, largest: int) -> NewBundle:
         request_id=request_id,
         version=event.version or 1,
     )
+
+
+def _id_faults(field: str, given: str) -> list[str]:
+    if given == WATCH:
+        return [f"{field} is {WATCH!r}, which is the path of the watch: nobody could read such a bundle"]
+    return [] if LABEL.match(given) else [f"{field} is neither a UUID nor a DNS label"]
 
 
 def _id_for(body: BundleBody) -> str:
