@@ -20,7 +20,7 @@ from regional.cli.output import region_option
 )
 @click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait until all clusters have arrived.")
 def sync(region: str, head: bool, checkout: Path | None, timeout: float) -> int:
-    """Publish the checkout to a running region and wait until every cluster runs it.
+    """Publish the checkout to a running region and wait until every cluster runs it, or cannot.
 
     \b
     Example:
@@ -45,7 +45,9 @@ def sync(region: str, head: bool, checkout: Path | None, timeout: float) -> int:
             err=True,
         )
     if done.lacking:
-        click.echo(f"error: not all clusters are at {done.commit[:7]} after {timeout:.0f} s:", err=True)
+        how = "can be" if done.refused else "are"
+        late = "" if done.refused else f" after {timeout:.0f} s"
+        click.echo(f"error: not all clusters {how} at {done.commit[:7]}{late}:", err=True)
         for name, why in sorted(done.lacking.items()):
             click.echo(f"  {name}: {why}", err=True)
         return 1

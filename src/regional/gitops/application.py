@@ -26,7 +26,7 @@ from regional.gitops.manifests import ObjectKey
 from regional.gitops.operation import FAILED, RUNNING, SUCCEEDED
 from regional.gitops.projects import project_problem
 from regional.gitops.repo import RepoError
-from regional.gitops.sources import ComparisonError, Sources, destination_problem, sources_of
+from regional.gitops.sources import ComparisonError, Revisions, Sources, destination_problem, sources_of
 from regional.gitops.syncing import Syncing, prepare_sync
 from regional.gitops.targets import Targets, TargetState
 from regional.kube.client import ApiError, Client, Informer
@@ -135,10 +135,12 @@ class ApplicationController:
         if problem:
             await self._invalid(application, state, problem)
             return TROUBLE_SECONDS
+        revisions = None
         try:
-            targets = await self._targets.of(application)
+            revisions = await self._sources.resolve(application)
+            targets = await self._targets.of(application, revisions)
         except ComparisonError as error:
-            await self._incomparable(application, str(error))
+            await self._incomparable(application, str(error), revisions if error.lasting else None)
             return TROUBLE_SECONDS
         return await self._move_on(application, state, targets)
 
@@ -165,13 +167,14 @@ class ApplicationController:
         conditions = [appstatus.condition("InvalidSpecError", problem)]
         await self._write(application, UNKNOWN, Health(UNKNOWN), None, None, conditions)
 
-    async def _incomparable(self, application: Obj, reason: str) -> None:
-        """Git says nothing usable: what runs keeps running, and its health is still told."""
+    async def _incomparable(self, application: Obj, reason: str, refused: Revisions | None) -> None:
+        """Git says nothing usable: what runs keeps running, and its health is still told. `refused` are commits that
+        never will be usable."""
         log.warning("cannot be rendered", extra={"application": name_of(application), "reason": reason})
         await self._known_kinds(application, ())
         live = await self._comparer.compare(name_of(application), ())
         conditions = [appstatus.condition("ComparisonError", reason)]
-        await self._write(application, UNKNOWN, live.health, None, None, conditions)
+        await self._write(application, UNKNOWN, live.health, None, None, conditions, refused=refused)
 
     async def _known_kinds(self, application: Obj, targets: Iterable[Obj]) -> bool:
         """Watch every kind that the Application has or wants; False if the API lacks one."""
@@ -317,6 +320,8 @@ class ApplicationController:
         targets: Targets | None,
         conditions: list[Obj],
         syncing: Syncing | None = None,
+        *,
+        refused: Revisions | None = None,
     ) -> None:
         old = status_of(application)
         history = old.get("history") or []
@@ -335,6 +340,7 @@ class ApplicationController:
             conditions=conditions,
             operation_state=syncing.state() if syncing else old.get("operationState"),
             history=history,
+            refused=refused,
         )
         change: Obj = {}
         if (status := appstatus.patch(old, new)) is not None:

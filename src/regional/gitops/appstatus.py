@@ -10,6 +10,7 @@ from regional.core.clock import rfc3339
 from regional.gitops.compare import Comparison
 from regional.gitops.health import Health
 from regional.gitops.manifests import images_of
+from regional.gitops.sources import Revisions
 from regional.gitops.targets import Targets
 from regional.kube.objects import Obj, namespace_of, spec_of, status_of
 
@@ -39,7 +40,9 @@ def build(
     conditions: Sequence[Obj],
     operation_state: Obj | None,
     history: list[Obj],
+    refused: Revisions | None = None,
 ) -> Obj:
+    """`refused` are commits that cannot be compared with, where it is they who are at fault."""
     old = status_of(application)
     sync: Obj = {"status": sync_status, "comparedTo": compared_to(application)}
     status: Obj = {
@@ -50,6 +53,8 @@ def build(
         "summary": old.get("summary") or {},
         "reconciledAt": rfc3339(now),
     }
+    if refused is not None:
+        sync |= refused.fields()
     if targets is not None:
         sync |= targets.revisions.fields()
         if targets.revisions.multiple:

@@ -22,6 +22,10 @@ class HelmError(Exception):
     pass
 
 
+class ChartError(HelmError):
+    """Helm's own verdict on a chart and its values: the same files get the same one again."""
+
+
 class Release(msgspec.Struct, frozen=True):
     """Everything a rendering depends on, besides the chart's files, which `tree` names by content."""
 
@@ -103,7 +107,8 @@ class Helm:
                 raise HelmError(f"helm template took longer than {HELM_TIMEOUT:.0f} s") from None
             raise
         if process.returncode:
-            raise HelmError(f"`helm template` failed: {_reason(errors)}")
+            kind = ChartError if process.returncode > 0 else HelmError  # a killed Helm said nothing of the chart
+            raise kind(f"`helm template` failed: {_reason(errors)}")
         return out.decode(errors="replace")
 
     def _environment(self) -> dict[str, str]:

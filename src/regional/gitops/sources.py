@@ -14,7 +14,7 @@ import msgspec
 
 from regional.gitops.chartfacts import chart_facts
 from regional.gitops.generators import LOCAL_NAME, LOCAL_SERVER
-from regional.gitops.helm import Helm, HelmError, Release
+from regional.gitops.helm import ChartError, Helm, HelmError, Release
 from regional.gitops.manifests import ManifestError, parse
 from regional.gitops.matching import glob_match
 from regional.gitops.repo import RepoError, Repositories, clean_path
@@ -26,6 +26,9 @@ KUSTOMIZE_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 class ComparisonError(Exception):
     """The sources cannot be turned into manifests. The Application says so; nothing is changed in the cluster."""
+
+    lasting = False
+    """Whether these very commits are at fault, so that only others mend it."""
 
 
 class Revisions(msgspec.Struct, frozen=True):
@@ -213,9 +216,11 @@ class Sources:
 
 
 def _failed(number: int, count: int, error: Exception) -> ComparisonError:
-    return ComparisonError(
+    failed = ComparisonError(
         f"Failed to load target state: failed to generate manifest for source {number} of {count}: {error}"
     )
+    failed.lasting = isinstance(error, ChartError | ManifestError)
+    return failed
 
 
 def _plain(directory: Path, path: str, options: Obj) -> list[Obj]:

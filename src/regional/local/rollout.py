@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from regional.core.problems import UserError
-from regional.gitops.arrival import LEAVING, underway
+from regional.gitops.arrival import LEAVING, Refused, underway
 from regional.gitops.repo import Repositories
 from regional.kube.client import ApiError, Client
 from regional.kube.objects import Obj, is_deleting, is_true, name_of, namespace_of, owner_of, uid_of
@@ -29,13 +29,18 @@ Say = Callable[[str], None]
 
 
 class Rollout(msgspec.Struct):
-    """How a sync ended: `lacking` is cluster/Application -> why, empty when every cluster arrived."""
+    """How a sync ended: `lacking` is cluster/Application -> why, empty when every cluster arrived; `refused` if none of
+    it is a matter of time."""
 
     commit: str
     changed: bool
     pods_rolled: int = 0
     infrastructure: list[str] = []
     lacking: dict[str, str] = {}
+
+    @property
+    def refused(self) -> bool:
+        return all(isinstance(why, Refused) for why in self.lacking.values())
 
 
 async def sync(
@@ -105,10 +110,11 @@ class _Watcher:
         self._scratch.cleanup()
 
     async def until_arrived(self) -> None:
+        """Or until nothing is left that time could mend."""
         while True:
             with contextlib.suppress(ApiError):
                 await self.look()
-                if not self.lacking:
+                if all(isinstance(why, Refused) for why in self.lacking.values()):
                     return
             await asyncio.sleep(LOOK)
 
