@@ -110,13 +110,14 @@ class Region:
                     raise errors.exceptions[0] from None
                 record.complete = True
                 self._store(record)
-            async with _step(report, "all parts well"):
+            started = asyncio.get_running_loop().time()
+            seen = await self.inspect(60)
+            if lost := seen.without_gitops():
+                report("note", f"GitOps does not run on {', '.join(lost)}: provisioned again", 0)
+                await self._provision_again(lost, record, workspace, report)
                 seen = await self.inspect(60)
-                if lost := seen.without_gitops():
-                    report("note", f"GitOps does not run on {', '.join(lost)}: provisioned again", 0)
-                    await self._provision_again(lost, record, workspace, report)
-                    seen = await self.inspect(60)
-                return seen
+            report(*outcome(seen), asyncio.get_running_loop().time() - started)
+            return seen
 
     async def _stop_other_code(self) -> bool:
         """Processes keep the code that they began with, and two versions side by side are nobody's test: all of it
@@ -316,6 +317,12 @@ def _recorded(file: Path) -> ProcessRef | None:
     except (OSError, msgspec.DecodeError):
         return None
     return ref if ref.alive() else None
+
+
+def outcome(seen: Inspection) -> tuple[str, str]:
+    """The last line of `up`: event and text."""
+    count = len(seen.problems())
+    return ("step", "all parts well") if seen.healthy else ("failed", f"parts that are not well: {count}")
 
 
 @contextlib.asynccontextmanager
