@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from regional.core.paths import RegionPaths
@@ -86,8 +87,43 @@ def publish(checkout: Path, region: RegionPaths, commit: str) -> None:
         bare.mkdir(parents=True, exist_ok=True)
         git("init", "-q", "--bare", f"--initial-branch={BRANCH}", str(bare))
         git("config", "receive.shallowUpdate", "true", cwd=bare)
+    # Together: whoever sees the branch move finds what it pins.
+    refs = [f"{pin}:refs/pins/{pin}" for pin in _pins(checkout, region, commit) if not _holds(bare, pin)]
     if current(region) != commit:
-        git("push", "-q", "--force", str(bare), f"{commit}:refs/heads/{BRANCH}", cwd=checkout)
+        refs.append(f"{commit}:refs/heads/{BRANCH}")
+    if refs:
+        git("push", "-q", "--force", str(bare), *refs, cwd=checkout)
+
+
+def _pins(checkout: Path, region: RegionPaths, commit: str) -> list[str]:
+    """Commits that the region is held to, as far as they are here: a Git server has them all, also those that are in
+    no history of the branch."""
+    index = git("show", f"{commit}:deploy/index.json", cwd=checkout, ok=False)
+    try:
+        regions = msgspec.json.decode(index, type=_Index).regions if index else []
+    except msgspec.MsgspecError:
+        return []  # edited by hand; `config render --check` says so
+    pins = [
+        pin
+        for each in regions
+        if each.region_alias == region.region
+        for pin in (*each.config_revision.values(), *each.values_revision.values())
+    ]
+    return [pin for pin in sorted(set(pins)) if _holds(checkout, pin)]
+
+
+def _holds(repository: Path, commit: str) -> bool:
+    return git("cat-file", "-t", commit, cwd=repository, ok=False) == "commit"
+
+
+class _Declared(msgspec.Struct):
+    region_alias: str
+    config_revision: dict[str, str] = {}
+    values_revision: dict[str, str] = {}
+
+
+class _Index(msgspec.Struct):
+    regions: list[_Declared] = []
 
 
 def current(region: RegionPaths) -> str:
