@@ -173,7 +173,7 @@ class ApplicationController:
         log.warning("cannot be rendered", extra={"application": name_of(application), "reason": reason})
         await self._known_kinds(application, ())
         live = await self._comparer.compare(name_of(application), ())
-        conditions = [appstatus.condition("ComparisonError", reason)]
+        conditions = [appstatus.condition(appstatus.COMPARISON_ERROR, reason)]
         await self._write(application, UNKNOWN, live.health, None, None, conditions, refused=refused)
 
     async def _known_kinds(self, application: Obj, targets: Iterable[Obj]) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from regional.core.clock import rfc3339
-from regional.gitops.compare import Comparison
+from regional.gitops.compare import UNKNOWN, Comparison
 from regional.gitops.health import Health
 from regional.gitops.manifests import images_of
 from regional.gitops.sources import Revisions
@@ -15,6 +15,7 @@ from regional.gitops.targets import Targets
 from regional.kube.objects import Obj, namespace_of, spec_of, status_of
 
 HISTORY = 10
+COMPARISON_ERROR = "ComparisonError"
 _TIMES = ("reconciledAt",)
 
 
@@ -55,6 +56,9 @@ def build(
     }
     if refused is not None:
         sync |= refused.fields()
+    if any(each["type"] == COMPARISON_ERROR for each in conditions):
+        # Nothing can be said of the objects either, as long as nobody knows what they should be.
+        status["resources"] = [entry | {"status": UNKNOWN} for entry in status["resources"]]
     if targets is not None:
         sync |= targets.revisions.fields()
         if targets.revisions.multiple:

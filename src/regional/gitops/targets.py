@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -98,11 +98,15 @@ def _brought_scopes(rendered: Sequence[Obj]) -> dict[tuple[str, str], bool]:
 def _without_repeats(objects: Sequence[Obj]) -> tuple[list[Obj], list[str]]:
     """The last of several with one identity wins, as in Argo CD, and the Application says so."""
     last: dict[object, Obj] = {}
-    repeated = []
+    seen: Counter[ObjectKey] = Counter()
     for number, obj in enumerate(objects):
         key = ObjectKey.of(obj)
-        identity: object = key if key.name else number  # hooks with generateName are named later
-        if identity in last:
-            repeated.append(f"Resource {key} appeared 2 times among application resources.")
-        last[identity] = obj
+        last[key if key.name else number] = obj  # hooks with generateName are named later
+        seen[key] += 1
+    repeated = [
+        f"Resource {'/'.join((key.group, key.kind, key.namespace, key.name))} appeared {times} times "
+        "among application resources."
+        for key, times in seen.items()
+        if times > 1 and key.name
+    ]
     return list(last.values()), repeated
