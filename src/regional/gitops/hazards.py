@@ -17,6 +17,7 @@ from regional.gitops.identity import ClusterIdentity
 from regional.gitops.manifests import ObjectKey
 from regional.gitops.sources import sources_of
 from regional.kube.objects import Obj, labels_of, name_of, spec_of
+from regional.kube.schema.openapi_validation import NOTHING, SchemaValidator
 
 CONTROLLER = "argocd"
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
@@ -42,11 +43,30 @@ def warning(message: str) -> Problem:
     return Problem(False, message)
 
 
+def of_shape(applicationset: Obj, definition: Obj | None) -> list[Problem]:
+    """What the API would refuse altogether: such a set means nothing. `definition` is the CRD of its kind."""
+    spec, name = applicationset.get("spec"), name_of(applicationset)
+    found = list(_not_text(spec, "spec"))
+    if definition is not None:
+        schema = _schema(definition).get("spec") or {}
+        wrong = SchemaValidator().validate(spec, NOTHING, schema, "spec")
+        found += [str(error) for error in wrong if not any(text.startswith(f"{error.field} ") for text in found)]
+    return [refused(f"ApplicationSet {name}: {text}") for text in found]
+
+
+def _schema(definition: Obj) -> Obj:
+    for version in spec_of(definition).get("versions") or []:
+        if version.get("storage"):
+            properties: Obj = version["schema"]["openAPIV3Schema"]["properties"]
+            return properties
+    return {}
+
+
 def of_set(applicationset: Obj) -> list[Problem]:
-    """In the set itself, whatever it generates."""
+    """In a set of the right shape, whatever it generates."""
     spec, name = spec_of(applicationset), name_of(applicationset)
     template = spec.get("template") or {}
-    found = [refused(f"ApplicationSet {name}: {text}") for text in _not_text(spec, "spec")]
+    found: list[Problem] = []
     if not spec.get("goTemplate") and b"{{ ." in msgspec.json.encode(spec):
         found.append(refused(f"ApplicationSet {name}: without `goTemplate: true` every `{{{{ .x }}}}` stays as it is"))
     unknown = [kind for generator in _generators(spec.get("generators") or []) for kind in generator]

@@ -15,7 +15,7 @@ from regional.gitops.applicationset import Evaluation, EvaluationError, evaluate
 from regional.gitops.bulk import Wanted, render_all
 from regional.gitops.fleet import INDEX, Choice, Declared, declared, values_pins
 from regional.gitops.generators import GeneratorError
-from regional.gitops.hazards import Problem, of_applications, of_objects, of_set, refused, warning
+from regional.gitops.hazards import Problem, of_applications, of_objects, of_set, of_shape, refused, warning
 from regional.gitops.helm import Helm, HelmError
 from regional.gitops.manifests import ManifestError, ObjectKey, group_of, parse
 from regional.gitops.repo import RepoError, Repositories
@@ -24,6 +24,7 @@ from regional.kube.objects import Obj, name_of, namespace_of, spec_of
 from regional.kube.schema.kinds import BUILTINS
 
 CLUSTER_WIDE = frozenset((kind.group, kind.kind) for kind in BUILTINS if not kind.namespaced)
+DEFINITION = "argocd/config/shared/argocd/crds/applicationset.yaml"
 MANIFESTS = (".yaml", ".yml", ".json")
 
 
@@ -72,8 +73,9 @@ class Preview:
         read, read_there = await self._as_pinned(files), await self._as_pinned(others) if others else None
         found = [ClusterPreview(cluster) for cluster in declared(read, self._url, commit, choice, read_there)]
         rooms = _by_folder(files)
+        definition = await self._definition(commit)
         for one in found:
-            await self._evaluate(one, rooms.get(one.cluster.identity.manifests, {}))
+            await self._evaluate(one, rooms.get(one.cluster.identity.manifests, {}), definition)
         if render:
             await self._render(found)
         return found
@@ -92,7 +94,15 @@ class Preview:
 
     # -- Applications --------------------------------------------------------------------------------------------------
 
-    async def _evaluate(self, one: ClusterPreview, files: dict[str, bytes]) -> None:
+    async def _definition(self, commit: str) -> Obj | None:
+        """The CRD of ApplicationSets, if the commit brings it as it should be."""
+        content = await self._repositories.file(self._url, commit, DEFINITION)
+        try:
+            return next(iter(_parsed(content, DEFINITION)), None) if content else None
+        except ManifestError:
+            return None  # said of the chart that holds it
+
+    async def _evaluate(self, one: ClusterPreview, files: dict[str, bytes], definition: Obj | None) -> None:
         """`files` are what the root Application would apply."""
         identity = one.cluster.identity
         objects: list[Obj] = []
@@ -106,6 +116,9 @@ class Preview:
             one.problems.append(refused(f"{identity.manifests} holds no ApplicationSet: the cluster would get nothing"))
         applications: list[Obj] = []
         for applicationset in sets:
+            if misshapen := of_shape(applicationset, definition):
+                one.problems += misshapen
+                continue
             one.problems += of_set(applicationset)
             evaluation = await self._evaluation(one, applicationset)
             if evaluation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -139,7 +140,7 @@ class Template:
             return function(arguments)
         except TemplateError as error:
             raise self._located(head, str(error)) from None
-        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError) as error:
+        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, re.error) as error:
             raise self._located(head, f"error calling {function.name}: {error}") from None
 
     def _short_circuit(
