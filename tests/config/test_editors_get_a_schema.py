@@ -19,6 +19,7 @@ VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 # What only a look at several entries, at templates, at Git or at the text itself can find. (A newline after a pin:
 # editors see it, but Python's `$` does not.)
 BEYOND_A_SCHEMA = {
+    "account-of-itself", "reserved-cluster-id",
     "alias-bomb", "ambiguous-words", "anchors", "cluster-name-at-region", "control-characters",
     "duplicate-cluster-id", "duplicate-keys",
     "duplicate-region", "duplicate-sector", "long-key", "merge-key", "misspelt-name-with-default", "not-utf8",

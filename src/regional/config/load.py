@@ -21,6 +21,8 @@ from regional.config.template import TemplateError, fill
 REGION_NAMES = ("account_id", "aws_region", "environment", "name", "region", "region_alias", "sector")
 CLUSTER_NAMES = ("cluster_account_id", "cluster_id")
 KNOWN = frozenset(REGION_NAMES + CLUSTER_NAMES)
+# Names that a management cluster would share with what stands beside it.
+RESERVED = {"rc": "the name of the Regional Cluster", "region": "the name of what a region's clusters share"}
 
 
 def load(path: Path, memory: Memory | None = None) -> Configuration:
@@ -188,6 +190,10 @@ class _Loader:
         for entry in _items(region.get("management_clusters")):
             cluster_id = self._filled(entry, "cluster_id", shape.CLUSTER_ID, names)
             account = self._filled(entry, "account_id", shape.ACCOUNT_ID, {**names, "cluster_id": cluster_id})
+            if cluster_id in RESERVED:
+                self._document.problem(
+                    entry.get("cluster_id") or entry, f"cluster_id {cluster_id} is {RESERVED[cluster_id]}"
+                )
             if cluster_id and lines[cluster_id]:
                 where = f"region {names['region_alias']} (first in line {lines[cluster_id]})"
                 self._document.problem(entry, f"cluster_id {cluster_id} is given twice in {where}")

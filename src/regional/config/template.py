@@ -90,7 +90,9 @@ def _value(reference: _Reference, names: Mapping[str, Any], known: frozenset[str
         raise TemplateError(f"{reference.name} is not defined{did_you_mean(reference.name, known)}")
     if reference.has_default:
         return reference.default
-    raise TemplateError(f"{reference.name} has no value at this level: it belongs to a management cluster")
+    if reference.name.startswith("cluster_"):
+        raise TemplateError(f"{reference.name} has no value at this level: it belongs to a management cluster")
+    raise TemplateError(f"{reference.name} has no value yet: it cannot be made of itself")
 
 
 def _as_text(value: Any) -> str:
