@@ -70,7 +70,7 @@ class Host:
             door.close()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(120)
 
 
 @pytest.fixture
