@@ -66,9 +66,13 @@ class Ground:
         return await provision(root, inputs, self.context(**options))
 
     async def service_pid(self, name: str) -> int:
-        listed = {status.name: status for status in await self.context().supervisor.services()}
-        assert listed[name].state == "ready", listed[name]
-        return listed[name].pid
+        """Once it is ready, which may be later than others can reach it."""
+        async with asyncio.timeout(60):
+            while True:
+                listed = {status.name: status for status in await self.context().supervisor.services()}
+                if listed[name].state == "ready":
+                    return listed[name].pid
+                await asyncio.sleep(0.05)
 
     async def kill_service(self, name: str) -> None:
         """kill -9, and wait until the supervisor has started it again."""
@@ -86,7 +90,7 @@ class Ground:
             while True:
                 try:
                     return await asyncpg.connect(dsn)
-                except (OSError, asyncpg.CannotConnectNowError):
+                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # it may go away once more
                     await asyncio.sleep(0.05)
 
     def regional_inputs(self, **more: Any) -> dict[str, Any]:

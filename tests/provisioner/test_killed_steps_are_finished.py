@@ -18,7 +18,7 @@ from regional.local.provisioner.root_table import ROOTS
 from tests.provisioner.harness import AWS_REGION, CENTRAL, Ground
 from tests.provisioner.mqtt_client import Client, Refused, agent_bundle, server_bundle
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 # After how many log lines each step dies, one run after the other. A line is written right after something was made.
 DEATHS = {
@@ -80,12 +80,10 @@ async def _nothing_was_made_twice(ground: Ground) -> None:
     described = [iot.describe_certificate(certificateId=c["certificateId"])["certificateDescription"] for c in active]
     registered = {d["certificatePem"] for d in described}
     assert registered == {agent_bundle(ground, "mc01")["certificate"], server_bundle(ground)["certificate"]}
-    assert {s.name: s.state for s in await ground.context().supervisor.services()} == {
-        "postgres": "ready",
-        "broker": "ready",
-        "warm": "ready",
-        "gateway": "ready",
-    }
+    services = {"postgres", "broker", "warm", "gateway"}
+    for service in services:
+        assert await ground.service_pid(service)
+    assert {s.name for s in await ground.context().supervisor.services()} == services
 
 
 async def test_a_rotation_survives_being_killed(shared_ground: Ground, tmp_path: Path) -> None:

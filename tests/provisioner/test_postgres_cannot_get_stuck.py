@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import asyncpg
 import msgspec
 import pytest
 
+from regional.core.process import ProcessRef
 from regional.local import postgres_door, service
 from regional.local.provisioner.postgres import PORT
 from regional.local.provisioner.roots.database import Credentials, secret_name
@@ -32,19 +35,29 @@ def children(pid: int) -> dict[int, str]:
     return found
 
 
-async def get_stuck(postmaster: int, address: str) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            victim = next((pid for pid, title in children(postmaster).items() if "checkpointer" in title), 0)
-            if victim:
-                os.kill(victim, signal.SIGKILL)
-            while not (startup := [p for p, title in children(postmaster).items() if "startup" in title]):
+def kill_child(postmaster: int, kind: str) -> bool:
+    """Whether there was one to kill."""
+    for pid, title in children(postmaster).items():
+        if kind in title:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                return True
+    return False
+
+
+async def get_stuck(postmaster: ProcessRef, address: str) -> None:
+    """Now and then its startup process had already begun to replay, or was done before anybody saw it: then once more.
+    Who comes late finds that the server has been started again already."""
+    async with asyncio.timeout(120):
+        while postmaster.alive():
+            kill_child(postmaster.pid, "checkpointer")
+            deadline = time.monotonic() + 1
+            while not kill_child(postmaster.pid, "startup") and time.monotonic() < deadline:
                 await asyncio.sleep(0)
-            os.kill(startup[0], signal.SIGKILL)
             await asyncio.sleep(0.5)
-            # Now and then it had already begun to replay, and all is well again.
-            if await postgres_door.is_stuck(address, PORT):
-                return
+            with contextlib.suppress(OSError):
+                if await postgres_door.is_stuck(address, PORT):
+                    return
 
 
 async def test_a_stuck_server_is_started_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +67,9 @@ async def test_a_stuck_server_is_started_again(ground: Ground, monkeypatch: pyte
     stored = ground.secret(ground.regional(), secret_name("clm"))
     known = msgspec.json.decode(stored, type=Credentials)
     before = await ground.service_pid("postgres")
-    await get_stuck(before, known.host)
+    postmaster = ProcessRef.of(before)
+    assert postmaster is not None
+    await get_stuck(postmaster, known.host)
     dsn = f"postgresql://{known.username}:{known.password}@{known.host}:{known.port}/{known.dbname}"
     connection = await ground.connect_when_back(dsn)
     assert await connection.fetchval("SELECT 1") == 1
