@@ -31,7 +31,7 @@ def spawner() -> Iterator[Path]:
             time.sleep(0.01)
         yield socket
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 @pytest.fixture
