@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -45,17 +47,17 @@ def _listeners(host: str, port: int) -> list[int]:
         for line in table.read_text().splitlines()[1:]
         if (fields := line.split()) and fields[1] in wanted and fields[3] == "0A"
     }
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            links = [str(link.readlink()) for link in (entry / "fd").iterdir()]
-        except OSError:
-            continue  # gone, or not ours to look into
-        if any((match := re.fullmatch(r"socket:\[(\d+)\]", link)) and match.group(1) in inodes for link in links):
-            found.append(int(entry.name))
-    return found
+    processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [int(process.name) for process in processes if not inodes.isdisjoint(_sockets(process))]
+
+
+def _sockets(process: Path) -> Iterator[str]:
+    """Inodes of those that it has open. Others that it closes meanwhile do not matter."""
+    with contextlib.suppress(OSError):  # gone, or not ours to look into
+        for link in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if match := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink())):
+                    yield match.group(1)
 
 
 def _command(pid: int) -> str:

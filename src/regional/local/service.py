@@ -56,7 +56,8 @@ class Service:
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._launching: asyncio.Task[ProcessRef] | None = None
-        self.hopeless = False
+        self.hopeless = ""
+        """Why waiting cannot help, whatever the next attempt is just doing."""
 
     @property
     def ready(self) -> bool:
@@ -156,14 +157,14 @@ class Service:
                     self._launching = None
                 await self._until_ready_or_dead(self._ref)
                 if self._ref.alive():
-                    self.hopeless = False
+                    self.hopeless = ""
                     self._set("ready")
                     self._ready.set()
                     await self._until_dead_or_doorless(self._ref)
                 message = f"process {self._ref.pid} ended" + self._complaint()
             except (OSError, SpawnError) as error:
                 message = f"cannot start: {error}"
-                self.hopeless = isinstance(error, AddressTaken)
+                self.hopeless = message if isinstance(error, AddressTaken) else ""
             self._ready.clear()
             self._ref = None
             self._restarts += 1

@@ -89,9 +89,9 @@ class Supervisor:
                 service = self._add(spec)
                 self._store()
         if not await service.wait_ready(timeout):
-            status = service.status()
             if service.hopeless:
-                raise RuntimeError(f"{spec.name} {status.message}")
+                raise RuntimeError(f"{spec.name} {service.hopeless}")
+            status = service.status()
             reason = f"{status.state}: {status.message}" if status.message else status.state
             tail = service.last_log_lines()
             raise RuntimeError(f"{spec.name} is not ready after {timeout:.0f} s ({reason})\n{tail}")
