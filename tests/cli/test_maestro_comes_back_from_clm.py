@@ -13,10 +13,10 @@ from tests.cli.conftest import Place, Shell, interrupted
 from tests.clm.conftest import Region, until
 from tests.clm.harness import HYPERSHIFT, Operator, reconciled, sentinel_and_adapter
 from tests.kube_controllers.harness import Cluster
-from tests.maestro.harness import Maestro, connect, eventually, running
+from tests.maestro.harness import Maestro, connect, emptied, eventually, running
 
 PAYLOAD = str(checkout() / "examples" / "work" / "payload.json")
-SOONER = ("--timeout", "60s")
+SOONER = ("--timeout", "120s")
 
 
 class Life:
@@ -55,9 +55,9 @@ class Life:
                     "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename !~ 'migration|feed'"
                 )
             ]
-            await connection.execute(f"TRUNCATE {', '.join(tables)}")
         finally:
             await connection.close()
+        await emptied(self._maestro.database, *tables)
 
 
 @pytest.fixture

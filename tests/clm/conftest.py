@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from tests.maestro.conftest import broker, cluster  # noqa: F401  fixtures: the 
 from tests.maestro.harness import Maestro, Mosquitto
 
 PASSWORD = "s3cret-word"
+FOR_EVER = timedelta(hours=1)
+"""A lease that does not run out while a busy machine does something else."""
 
 # Time says nothing about correctness, least of all on a machine that does other things too.
 hypothesis.settings.register_profile(
@@ -68,7 +71,7 @@ def postgres_server() -> Iterator[postgres.Server]:
         yield server
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(120)
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -185,7 +188,7 @@ async def maestro(
 @pytest.fixture
 async def clm(region: Region) -> AsyncIterator[ClmClient]:
     """The region's own parts' view of a running API."""
-    async with region.api() as url, ClmClient(url) as client:
+    async with region.api() as url, ClmClient(url, timeout=60) as client:
         yield client
 
 

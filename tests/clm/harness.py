@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,25 @@ class Operator:
     async def hosted_or_none(self, cluster_id: str, name: str = "demo") -> Any:
         return await self._client.get_or_none(HYPERSHIFT, "HostedCluster", name, f"cluster-{cluster_id}")
 
+    async def _written(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Read and written again if the agent has written in between."""
+
+        async def done() -> bool:
+            try:
+                await write()
+            except ApiError as error:
+                if not error.conflict:
+                    raise
+                return False
+            return True
+
+        await until(done)
+
     async def make_available(self, cluster_id: str) -> None:
-        await self._make_available(await self.hosted(cluster_id))
+        async def write() -> None:
+            await self._make_available(await self.hosted(cluster_id))
+
+        await self._written(write)
 
     async def _make_available(self, live: Any) -> None:
         name, namespace = f"{live['metadata']['name']}-admin-kubeconfig", live["metadata"]["namespace"]
@@ -168,7 +185,11 @@ class Operator:
 
     async def tell(self, cluster_id: str, history: list[Any], *conditions: dict[str, Any]) -> None:
         """Available, besides what is said here."""
-        await self._tell(await self.hosted(cluster_id), history, *conditions)
+
+        async def write() -> None:
+            await self._tell(await self.hosted(cluster_id), history, *conditions)
+
+        await self._written(write)
 
     async def _tell(self, live: Any, history: list[Any], *conditions: dict[str, Any]) -> None:
         generation = live["metadata"]["generation"]
@@ -189,7 +210,10 @@ class Operator:
         async def find() -> Any:
             return await self._client.get_or_none(HYPERSHIFT, "NodePool", "demo-workers", f"cluster-{cluster_id}")
 
-        await self._make_ready(await until(find), replicas)
+        async def write() -> None:
+            await self._make_ready(await until(find), replicas)
+
+        await self._written(write)
 
     async def _make_ready(self, live: Any, replicas: int) -> None:
         live["status"] = {

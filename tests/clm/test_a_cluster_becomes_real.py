@@ -15,10 +15,10 @@ from regional.clm.events import Queue
 from regional.clm.sentinel.main import Sentinel
 from regional.clm.sentinel.main import Settings as SentinelSettings
 from regional.maestro.client import MaestroClient
-from tests.clm.conftest import Region, until
+from tests.clm.conftest import FOR_EVER, Region, until
 from tests.clm.harness import HYPERSHIFT, TASKS, Operator, adapter, reconciled, register, says, sentinel_and_adapter
 from tests.kube_controllers.harness import Cluster
-from tests.maestro.harness import Maestro, connect, running
+from tests.maestro.harness import TABLES, Maestro, emptied, running
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_cluster_is_ready_only_by_what_came_back_and_goes_without_a_trac
         async def nothing_left() -> bool:
             return await clm.get_or_none("Cluster", made["id"]) is None
 
-        await until(nothing_left, 30)
+        await until(nothing_left)
         assert await clm.get_or_none("NodePool", pool["id"]) is None
         assert await operator.hosted_or_none(made["id"]) is None
         assert (await path.list_bundles())["total"] == 0
@@ -113,11 +113,7 @@ async def test_a_cluster_that_is_deleted_while_maestros_database_is_empty_leaves
 
     async with maestro.agent(cluster.api.client("work-agent"), "mc01"):
         await operator.hosted(made["id"])
-        connection = await connect(maestro.database)
-        try:
-            await connection.execute("TRUNCATE resources, tombstones, events, history, consumers, agent_works")
-        finally:
-            await connection.close()
+        await emptied(maestro.database, *TABLES)
         await clm.delete("Cluster", made["id"])
         await until(nothing_left, 60)
         await register(path, "mc01")
@@ -185,11 +181,11 @@ async def test_a_killed_adapters_work_is_taken_up_by_its_next_life(
             reader = Sentinel(SentinelSettings())
             async with running(region.database.keep_session(reader.follow)):
                 await until(lambda: region.value("SELECT count(*) FROM events"))
-            (work,) = await Queue("hypershift", "adapter-0").take(connection, 10)
+            (work,) = await Queue("hypershift", "adapter-0", FOR_EVER).take(connection, 10)
             assert str(work.resource_id) == made["id"]
             assert await Queue("hypershift", "another").take(connection, 10) == []
         async with sentinel_and_adapter(region, client, clm):
-            await until(lambda: says(clm, "Cluster", made["id"], "WaitingForManagementCluster"), 5)
+            await until(lambda: says(clm, "Cluster", made["id"], "WaitingForManagementCluster"))
 
 
 async def test_two_adapters_share_the_work_and_nothing_is_done_twice(

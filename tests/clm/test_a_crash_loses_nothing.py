@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -156,13 +157,18 @@ async def test_a_request_whose_connection_dies_happened_whole_or_not_at_all(clm:
     cut: list[ClmUnreachable] = []
 
     async def creates(worker: int) -> None:
-        for number in range(25):
+        """Until there was enough of both, whatever the machine lets happen."""
+        for number in itertools.count():
+            if number >= 25 and done and cut:
+                return
             try:
                 done.append(await clm.create("Cluster", f"made-{worker}-{number}", {}))
             except ClmUnreachable as error:  # never a 500
                 cut.append(error)
 
     async def kills() -> None:
+        """Ever less often: where everything takes its time no transaction would ever get to its end."""
+        pause = 0.005
         async with region.connection() as connection:
             while True:
                 await connection.execute(
@@ -170,7 +176,8 @@ async def test_a_request_whose_connection_dies_happened_whole_or_not_at_all(clm:
                     " AND datname = current_database() AND state LIKE '%transaction%' OR random() < 0.02"
                     " AND application_name = 'test' AND datname = current_database()"
                 )
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.02, 0.5)
 
     async with running(kills()):
         await asyncio.gather(*(creates(worker) for worker in range(6)))
@@ -207,7 +214,7 @@ async def test_creates_end_ready_and_deletes_end_gone_while_processes_are_killed
         await stack.enter_async_context(maestro.agent(cluster.api.client("work-agent"), "mc01"))
         await stack.enter_async_context(running(operator.operate()))
         running_roles = stack.enter_context(roles(tmp_path, region, client._base.removesuffix("/api/maestro/v1")))
-        clm = await stack.enter_async_context(ClmClient(region.url))
+        clm = await stack.enter_async_context(ClmClient(region.url, timeout=60))
         await patiently(lambda: add_management_cluster(clm))
         killing = await stack.enter_async_context(running(_kill_at_random(running_roles, chance)))
         lives = [asyncio.create_task(_life(clm, f"made-{number}", killing)) for number in range(6)]
@@ -225,7 +232,10 @@ async def test_creates_end_ready_and_deletes_end_gone_while_processes_are_killed
 
 async def _kill_at_random(running_roles: dict[str, Any], chance: random.Random) -> None:
     """Only who is at work: killing one that is still starting would test nothing, and on a slow machine for ever."""
-    for _ in range(15):
+    enough = time.monotonic() + 60  # on a slow machine each of them takes its time to start
+    for kills in itertools.count(1):
+        if kills > 15 or (kills > 5 and time.monotonic() > enough):
+            return
         await asyncio.sleep(chance.uniform(0.1, 0.8))
         role = running_roles[chance.choice(sorted(running_roles))]
         await until(lambda role=role: role.is_ready(), 60)

@@ -14,7 +14,7 @@ from regional.clm.client import ClmClient, ClmError
 from regional.clm.events import Queue, Subject, enqueue
 from regional.clm.sentinel.main import Sentinel, Settings
 from regional.core.identifiers import uuid7
-from tests.clm.conftest import Region, add_management_cluster, report, until
+from tests.clm.conftest import FOR_EVER, Region, add_management_cluster, report, until
 from tests.maestro.harness import running
 
 
@@ -107,7 +107,7 @@ async def test_two_adapters_never_hold_the_same_event(clm: ClmClient, region: Re
 
         await until(all_there)
     async with region.connection() as one, region.connection() as two:
-        queues = (Queue("hypershift", "a"), one), (Queue("hypershift", "b"), two)
+        queues = (Queue("hypershift", "a", FOR_EVER), one), (Queue("hypershift", "b", FOR_EVER), two)
         taken: list[str] = []
         while len(taken) < 40:
             parts = await asyncio.gather(*(queue.take(connection, 7) for queue, connection in queues))
@@ -118,8 +118,9 @@ async def test_two_adapters_never_hold_the_same_event(clm: ClmClient, region: Re
 
 async def test_an_event_that_comes_during_the_work_is_worked_on_again(clm: ClmClient, region: Region) -> None:
     cluster = await clm.create("Cluster", "demo", {})
-    async with running(region.database.keep_session(Sentinel(Settings()).follow)), region.connection() as connection:
-        queue = Queue("hypershift", "a")
+    sentinel = Sentinel(Settings(pulse_not_reconciled_seconds=3600))  # of what is changed here, and of nothing else
+    async with running(region.database.keep_session(sentinel.follow)), region.connection() as connection:
+        queue = Queue("hypershift", "a", FOR_EVER)
 
         async def take() -> Any:
             return await queue.take(connection, 5)
@@ -162,7 +163,8 @@ async def test_who_is_waited_for_goes_before_what_is_only_looked_after(region: R
 async def test_two_sentinels_publish_each_change_once(clm: ClmClient, region: Region) -> None:
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(2):
-            await stack.enter_async_context(running(region.database.keep_session(Sentinel(Settings()).follow)))
+            sentinel = Sentinel(Settings(pulse_not_reconciled_seconds=3600))
+            await stack.enter_async_context(running(region.database.keep_session(sentinel.follow)))
         await asyncio.gather(*(clm.create("Cluster", f"made{number}", {}) for number in range(20)))
 
         async def all_there() -> bool:

@@ -61,7 +61,7 @@ async def test_a_change_becomes_an_event_with_the_request_that_made_it(clm: ClmC
 
 
 async def test_a_node_pool_names_its_cluster_and_is_woken_with_it(clm: ClmClient, region: Region) -> None:
-    async with sentinel(region):
+    async with sentinel(region, pulse_not_reconciled_seconds=3600):
         cluster = await clm.create("Cluster", "demo", {})
         pool = await clm.create("NodePool", "workers", {"replicas": 1}, parent_id=cluster["id"])
 

@@ -10,7 +10,7 @@ import pytest
 
 from regional.local.provisioner import postgres
 from tests.kube_controllers.harness import Cluster
-from tests.maestro.harness import Maestro, Mosquitto, Postgres, applied_work_definition, connect, eventually
+from tests.maestro.harness import OTHERS, Maestro, Mosquitto, Postgres, applied_work_definition, connect, eventually
 
 
 def _reachable() -> Path:
@@ -60,6 +60,8 @@ def shared_database(shared_postgres: Postgres) -> dict[str, str]:
 async def database(shared_database: dict[str, str]) -> dict[str, str]:
     """Empty. Making a new one for each test would take longer than most tests."""
     connection = await connect(shared_database)
+    while await connection.fetch(OTHERS):  # what was killed may still have a statement under way
+        await asyncio.sleep(0.005)
     await connection.execute("DROP OWNED BY CURRENT_USER")
     await connection.close()
     return shared_database

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ import yaml
 from awscrt import mqtt5
 
 from regional.core import paths, pki
-from regional.core.mqtt import Broker
+from regional.core.mqtt import Broker, BrokerConfig
+from regional.core.process import ProcessRef
 from regional.core.web import serving
 from regional.kube.apiserver.front import listening
 from regional.kube.client import Client
@@ -44,6 +45,15 @@ from tests.kube_controllers.harness import Cluster
 
 Document = dict[str, Any]
 HTTP = 8080
+PATIENCE = 60.0
+"""For an answer, on a machine that does other things too."""
+OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+"""Ends all other sessions with a database."""
+TABLES = ("resources", "tombstones", "events", "history", "consumers", "agent_works")
+"""What Maestro's server knows."""
 
 
 def free_address(*ports: int) -> str:
@@ -121,15 +131,8 @@ class Postgres(Service):
         )
 
     def kill(self) -> None:
-        """With its children, each of which has a session of its own and holds memory that a restart needs."""
-        pid = self._process.pid if self._process else -1
-        children = [
-            int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _parent(entry) == pid
-        ]
-        super().kill()
-        for child in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+        with all_killed_with(self._process.pid if self._process else -1):
+            super().kill()
 
     async def database(self) -> dict[str, str]:
         """The files that a pod finds mounted."""
@@ -144,10 +147,42 @@ class Postgres(Service):
         return {f"db.{key}": value for key, value in found.items()}
 
 
+@contextlib.contextmanager
+def all_killed_with(postmaster: int) -> Iterator[None]:
+    """PostgreSQL's children, each of which has a session of its own, hold memory without which no other server starts
+    on the same data. It is stopped before they are counted, so that it makes no more of them, and the last of them is
+    gone when this ends."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(postmaster, signal.SIGSTOP)
+    children = [ref for ref in map(ProcessRef.of, _children(postmaster)) if ref is not None]
+    yield
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+    while any(child.alive() for child in children):
+        time.sleep(0.005)
+
+
+def _children(parent: int) -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _parent(entry) == parent]
+
+
 def _parent(process: Path) -> int:
     with contextlib.suppress(OSError, ValueError):
         return int((process / "stat").read_text().rpartition(")")[2].split()[1])
     return 0
+
+
+async def emptied(files: Mapping[str, str], *tables: str) -> None:
+    """While servers are at work: what they do at the same moment may hold the one table and wait for the other."""
+    connection = await connect(files)
+    try:
+        while True:
+            with contextlib.suppress(asyncpg.DeadlockDetectedError):
+                await connection.execute(f"TRUNCATE {', '.join(tables)}")
+                return
+    finally:
+        await connection.close()
 
 
 class Mosquitto(Service):
@@ -228,7 +263,7 @@ class Maestro:
             await connected(server.database.dependency, server.source.broker.dependency)
             while server.database.pool is None:  # the schema is being migrated
                 await asyncio.sleep(0.005)
-            async with MaestroClient(f"http://{address}:{HTTP}") as client:
+            async with MaestroClient(f"http://{address}:{HTTP}", timeout=PATIENCE) as client:
                 yield client
 
     @contextlib.asynccontextmanager
@@ -253,6 +288,15 @@ class Maestro:
             yield wire
 
 
+class PatientBroker(Broker):
+    """A test has nobody to send again what the broker was slow to take."""
+
+    def _options(self, config: BrokerConfig) -> mqtt5.ClientOptions:
+        options = super()._options(config)
+        options.ack_timeout_sec = int(PATIENCE)
+        return options
+
+
 class Wire:
     """What another implementation would see and send."""
 
@@ -260,7 +304,7 @@ class Wire:
         self._name = name
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.packets: list[mqtt5.PublishPacket] = []
-        self.broker = Broker(config, self._topics, self._receive)
+        self.broker = PatientBroker(config, self._topics, self._receive)
 
     def _topics(self, config: Any) -> list[str]:
         if self._name == mosquitto.SERVER_NAME:

@@ -70,7 +70,9 @@ class Witness:
     """
 
     def __init__(self, world: World) -> None:
+        self._client = world.client
         self._informer = Informer(world.client, "v1", "ConfigMap", handler=self._seen)
+        self._turns = itertools.count(1)
         self._newest: dict[str, int] = {}
         self._ended: set[str] = set()
         self.faults: list[str] = []
@@ -81,6 +83,18 @@ class Witness:
 
     async def stop(self) -> None:
         await self._informer.stop()
+
+    async def caught_up(self) -> None:
+        """With all that was written until now."""
+        turn = str(next(self._turns))
+        mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mark", "namespace": "kube-system"}}
+        await self._client.apply(mark | {"data": {"turn": turn}}, field_manager="witness", force=True)
+
+        async def seen() -> bool:
+            found = self._informer.get("kube-system", "mark")
+            return found is not None and found["data"]["turn"] == turn
+
+        await eventually(seen, LIMIT)
 
     def _seen(self, kind: str, found: Mapping[str, Any]) -> None:
         name, value = found["metadata"]["name"], int((found.get("data") or {}).get("key") or 0)
@@ -151,6 +165,7 @@ class Play:
             await world.client.delete("v1", "ConfigMap", f"{arguments[0]}-x", "default", missing_ok=True)
         else:
             await (world.lose_cluster() if what == "cluster lost" else world.kill_agent())
+            await self.witness.caught_up()  # with what the agent wrote last
             self.witness.memory_lost(all_of_it=what == "cluster lost")
             if what == "agent starts":
                 await world.start_agent()

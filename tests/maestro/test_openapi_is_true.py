@@ -102,7 +102,7 @@ def ask_one(operation: Any, url: str, existing: str | None) -> None:
     def check(case: schemathesis.Case, about: bool) -> None:
         if about and existing and case.path_parameters:
             case.path_parameters["id"] = existing
-        case.call_and_validate(base_url=url, checks=PROMISES)
+        case.call_and_validate(base_url=url, checks=PROMISES, timeout=60)
 
     check()
 

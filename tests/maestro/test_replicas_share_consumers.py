@@ -20,7 +20,7 @@ from regional.maestro.server import handover
 from regional.maestro.server.delivery import Publish
 from regional.maestro.server.leases import chosen
 from tests.kube_controllers.harness import Cluster
-from tests.maestro.harness import HTTP, Maestro, Process, applied, config_map, connect, eventually, gone
+from tests.maestro.harness import HTTP, PATIENCE, Maestro, Process, applied, config_map, connect, eventually, gone
 
 MOUNT = "/mnt/secrets-store"
 RECORD = ("work.open-cluster-management.io/v1", "AppliedManifestWork")
@@ -115,7 +115,7 @@ class Replicas:
             root.mkdir()
             files = maestro.broker.files("maestro-server", MOUNT) | maestro.database
             self.servers.append(Process("maestro-server", root, files, "--db-sslmode=disable", "--grpc-port=0"))
-        self.clients = [MaestroClient(f"http://{server.address}:{HTTP}") for server in self.servers]
+        self.clients = [MaestroClient(f"http://{server.address}:{HTTP}", timeout=PATIENCE) for server in self.servers]
 
     async def holder(self, consumer: str) -> int:
         """Which of them holds it."""

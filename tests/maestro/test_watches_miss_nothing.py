@@ -16,6 +16,7 @@ from regional.maestro.server.rest import bundles as routes
 from tests.kube_controllers.harness import Cluster
 from tests.maestro.harness import (
     HTTP,
+    PATIENCE,
     Document,
     Maestro,
     applied,
@@ -128,9 +129,12 @@ async def test_writers_in_parallel_and_readers_that_break_off_end_with_the_same_
                 await client.patch_bundle(made["id"], manifests=[config_map(f"w{number}", {"v": str(version)})])
 
         async def read() -> None:
+            """Ever longer: on a machine that is busy enough nobody would read anything in less."""
+            pause = 0.05
             while not done.is_set():
                 async with running(reader.follow(reader.cursor)):
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(pause)
+                pause = min(1.1 * pause, 5.0)
 
         async with running(read()):
             await asyncio.gather(*(write(number) for number in range(20)))
@@ -144,7 +148,7 @@ async def test_writers_in_parallel_and_readers_that_break_off_end_with_the_same_
 
 async def test_a_watch_survives_a_restart_of_the_server(maestro: Maestro) -> None:
     address = free_address(HTTP)
-    async with MaestroClient(f"http://{address}:{HTTP}") as watching:
+    async with MaestroClient(f"http://{address}:{HTTP}", timeout=PATIENCE) as watching:
         reader = Reader(watching)
         async with running(reader.follow()):
             async with maestro.server(address=address) as client:

@@ -25,17 +25,12 @@ from regional.maestro.server.bundles import NewBundle
 from regional.maestro.server.main import Server
 from regional.maestro.server.main import Settings as ServerSettings
 from tests.kube_controllers.harness import Api
-from tests.maestro.harness import applied_work_definition, config_for, config_map, connect, eventually, laid_out
+from tests.maestro.harness import OTHERS, applied_work_definition, config_for, config_map, connect, eventually, laid_out
 from tests.maestro.loose_wire import LooseWire
 
 MC = "mc01"
 RECORD = ("work.open-cluster-management.io/v1", "AppliedManifestWork")
 _TABLES = ("leases", "resources", "tombstones", "events", "history", "agent_works", "consumers")
-
-_OTHERS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-)
 
 
 class World:
@@ -143,7 +138,7 @@ class World:
         connection = await connect(self._database)
         try:
             if await connection.fetchval("SELECT to_regclass('resources')") is not None:
-                while await connection.fetch(_OTHERS):  # the killed server's last statement may still run
+                while await connection.fetch(OTHERS):  # the killed server's last statement may still run
                     await asyncio.sleep(0.005)
                 for table in _TABLES:  # TRUNCATE takes ten times as long
                     await connection.execute(f"DELETE FROM {table}")

@@ -22,6 +22,7 @@ import pytest
 from regional.core import pki
 from regional.local.provisioner import mosquitto, postgres
 from regional.local.provisioner.unprivileged import subprocess_identity
+from tests.maestro.harness import all_killed_with
 
 HEALTH = 8083
 
@@ -64,7 +65,6 @@ class Service:
 
     async def kill(self) -> None:
         if self._process and self._process.returncode is None:
-            # Its whole session: PostgreSQL's children hold the shared memory that a restart needs.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
@@ -87,7 +87,7 @@ class Role:
         async with asyncio.timeout(60):
             while True:
                 assert self.process.returncode is None, self._log.read_text()[-2000:]
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, aiohttp.ClientError):
                     found, text = await self.get("/readyz")
                     if found == status and containing in text:
                         return text
@@ -149,6 +149,10 @@ def reachable() -> AsyncIterator[Path]:
 class TestDatabase(Service):
     __test__ = False
     secrets: dict[str, str]
+
+    async def kill(self) -> None:
+        with all_killed_with(self._process.pid if self._process else -1):
+            await super().kill()
 
 
 @pytest.fixture
