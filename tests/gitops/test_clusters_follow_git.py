@@ -37,6 +37,7 @@ class TestAnApplication:
     ) -> None:
         commit = repository.commit(web())
         await cluster.put(application("web", repository.url, "charts/web"))
+        await cluster.synced("web", commit)
         app = await cluster.settled("web")
         status = app["status"]
         live = await cluster.client.get(*DEPLOYMENT, "web", "web")
@@ -63,6 +64,7 @@ class TestAnApplication:
     async def test_is_left_alone_at_rest(self, cluster: GitOpsCluster, repository: GitRepository) -> None:
         repository.commit(web())
         await cluster.put(application("web", repository.url, "charts/web"))
+        await cluster.synced("web")
         before = await cluster.settled("web")
         cluster.gitops.applications.look_at_all()
         await asyncio.sleep(1.0)
@@ -74,6 +76,7 @@ class TestAnApplication:
         await cluster.put(application("web", repository.url, "charts/web"))
         await cluster.settled("web")
         commit = repository.commit(web("app:2"))
+        await cluster.synced("web", commit)
         app = await cluster.settled("web", commit=commit)
         live = await cluster.client.get(*DEPLOYMENT, "web", "web")
         assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "app:2"
@@ -195,6 +198,7 @@ class TestAnApplication:
         await cluster.settled("web", sync="OutOfSync", health="Missing")
         asked = {"operation": {"initiatedBy": {"username": "joe"}, "sync": {"prune": True}}}
         await cluster.client.patch("argoproj.io/v1alpha1", "Application", "web", "argocd", asked)
+        await cluster.synced("web")
         app = await cluster.settled("web")
         assert app["status"]["operationState"]["operation"]["initiatedBy"] == {"username": "joe"}
         assert "operation" not in app
@@ -515,6 +519,7 @@ class TestAControllerThatDies:
         cluster.cluster.kubelet.healthy = lambda pod: True
         cluster.cluster.kubelet.recheck()
         await cluster.follow()
+        await cluster.synced("web")
         app = await cluster.settled("web")
         assert app["status"]["operationState"]["phase"] == "Succeeded"
         assert name_of(await cluster.client.get("v1", "ConfigMap", "late", "web")) == "late"
