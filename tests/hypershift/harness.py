@@ -143,7 +143,7 @@ class ManagementCluster:
         ).stdout
         self.kubectl("create", "namespace", OPERATOR[0])
         self.kubectl("apply", "--server-side", "-f", "-", text=rendered)
-        self.kubectl("rollout", "status", "deployment/hypershift", "-n", OPERATOR[0], "--timeout=60s")
+        self.kubectl("rollout", "status", "deployment/hypershift", "-n", OPERATOR[0], "--timeout=150s")
 
     def stop(self) -> None:
         for process in self._services.values():
@@ -162,7 +162,7 @@ class ManagementCluster:
         program = ensure_kubectl_and_helm() / "kubectl"
         command = [str(program), "--kubeconfig", str(kubeconfig or self.kubeconfig), *words]
         cache = ["--cache-dir", str(self.region.root / "kubectl-cache")]
-        done = subprocess.run([*command, *cache], capture_output=True, text=True, check=False, input=text, timeout=90)
+        done = subprocess.run([*command, *cache], capture_output=True, text=True, check=False, input=text, timeout=180)
         if done.returncode:
             raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
         return done.stdout
@@ -185,16 +185,22 @@ class Operated:
     # -- what a test does --------------------------------------------------------------------------------------------
 
     async def namespace(self, name: str) -> None:
-        with contextlib.suppress(ApiError):
-            await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        await self._there({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    async def _there(self, obj: Obj) -> None:
+        """Made, unless it is there already."""
+        try:
+            await self.client.create(obj)
+        except ApiError as error:
+            if not error.exists:
+                raise
 
     async def create(self, name: str, namespace: str, *, keep: bool = False, **changes: Any) -> Obj:
         """A HostedCluster with its pull secret, in a namespace that is made for it. Removed when the test is over."""
         await self.namespace(namespace)
         if not keep:
             self.made.add((name, namespace))
-        with contextlib.suppress(ApiError):
-            await self.client.create(pull_secret(namespace))
+        await self._there(pull_secret(namespace))
         return await self.client.create(hosted_cluster(name, namespace, **changes))
 
     async def clean_up(self) -> None:
@@ -265,11 +271,18 @@ class Operated:
             return f"{error}\n{self.cluster.log_of('kube-api')[-3000:]}"
 
     async def settled(self, name: str, namespace: str) -> None:
-        """Nobody has written to it for a while."""
+        """All that there is to say of it has been said, and nobody has written to it for a while."""
+        await self.told("HostedCluster", name, namespace, "Progressing", "False", "AsExpected")
+
+        async def complete() -> bool:
+            parts = await self.client.list(HYPERSHIFT, "ControlPlaneComponent", f"{namespace}-{name}")
+            return bool(parts) and all(is_true(part, "RolloutComplete") for part in parts)
+
+        await eventually(complete)
         before = ""
         while (now := version_of(await self.client.get(HYPERSHIFT, "HostedCluster", name, namespace))) != before:
             before = now
-            await asyncio.sleep(1)
+            await asyncio.sleep(3)
 
     # -- what a test looks at ----------------------------------------------------------------------------------------
 
@@ -340,7 +353,8 @@ class Operated:
         """What the operator has said, of all its lives."""
         directory = self.cluster.root / "pods" / uid_of(await self.operator_pod()) / "containers" / "operator"
         texts = [file.read_text() for file in sorted(directory.glob("*.log*"))]
-        return [json.loads(line) for text in texts for line in text.splitlines() if line.startswith("{")]
+        whole = [line for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return [json.loads(line) for line in whole if line.startswith("{")]
 
 
 def _listens(address: str, port: int) -> bool:
@@ -398,7 +412,7 @@ def from_yaml(text: str) -> Obj:
     return loaded
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], seconds: float = 60.0) -> T:
+async def eventually(look: Callable[[], Awaitable[T | None]], seconds: float = 120.0) -> T:
     """The first true answer. An API that does not answer counts as "not yet"."""
     deadline = time.monotonic() + seconds
     while True:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 
 from regional.core.process import ProcessRef
-from regional.kube.objects import condition_of, is_true, name_of, spec_of, status_of, uid_of
+from regional.kube.objects import condition_of, is_true, name_of, spec_of, status_of, uid_of, version_of
 from tests.hypershift.harness import HYPERSHIFT, Operated, eventually, hosted_cluster, pull_secret
+from tests.maestro.harness import running
 
 
 async def test_a_killed_guest_api_comes_back_with_its_data_under_its_address(mc: Operated) -> None:
@@ -38,16 +40,20 @@ async def test_a_killed_guest_api_comes_back_with_its_data_under_its_address(mc:
 async def test_an_api_that_is_down_is_told_and_the_recovery_too(mc: Operated) -> None:
     await mc.create("down", "down")
     await mc.available("down", "down")
-    first = await mc.api_process("down", "down")
-    os.kill(first.pid, signal.SIGKILL)
 
-    async def restarted() -> ProcessRef | None:
-        process = await mc.api_process("down", "down")
-        return process if process != first and process.alive() else None
+    async def keep_down() -> None:
+        """Each life of it, until somebody has looked."""
+        while True:
+            process = await mc.api_process("down", "down")
+            if process.alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            await asyncio.sleep(0.02)
 
-    # The first restart is immediate, the second one is put off: long enough to be looked at.
-    os.kill((await eventually(restarted)).pid, signal.SIGKILL)
-    hosted = await mc.told("HostedCluster", "down", "down", "KubeAPIServerAvailable", "False", "WaitingForAvailable")
+    async with running(keep_down()):
+        hosted = await mc.told(
+            "HostedCluster", "down", "down", "KubeAPIServerAvailable", "False", "WaitingForAvailable"
+        )
     assert (condition_of(hosted, "EtcdAvailable") or {})["reason"] == "EtcdWaitingForQuorum"
     assert not is_true(hosted, "Available")
     assert is_true(hosted, "Degraded")
@@ -165,8 +171,13 @@ async def test_a_control_plane_that_somebody_deletes_is_told_and_made_again(mc: 
     old = await mc.api_process("razed", "razed")
     namespace = await mc.client.get_or_none("v1", "Namespace", "razed-razed")
     assert namespace is not None
+    before = await mc.available("razed", "razed")
     await mc.client.delete("v1", "Namespace", "razed-razed")
-    await mc.told("HostedCluster", "razed", "razed", "Available", "False")
+    # By each change since then, so that a short one is not missed.
+    changes = mc.client.watch(HYPERSHIFT, "HostedCluster", "razed", resource_version=version_of(before))
+    async with asyncio.timeout(120), contextlib.aclosing(changes):
+        while is_true((await anext(changes))[1], "Available"):
+            pass
 
     async def made_again() -> bool:
         found = await mc.client.get_or_none("v1", "Namespace", "razed-razed")
