@@ -67,7 +67,7 @@ class Terminal:
         self._process, self._screen, self.text = process, screen, ""
 
     async def shows(self, wanted: str) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while wanted not in self.text:
                 if not await self._read():
                     raise AssertionError(f"no {wanted!r} in {self.text!r}")
@@ -76,7 +76,7 @@ class Terminal:
         os.write(self._screen, text.encode())
 
     async def ends(self) -> int:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while await self._read():
                 pass
             return await self._process.wait()
@@ -104,7 +104,7 @@ class Shell:
 
     async def run(self, *arguments: str, stdin: str = "") -> Result:
         process = await self.start(*arguments)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             out, err = await process.communicate(stdin.encode())
         return Result(process.returncode or 0, out.decode(), err.decode())
 
@@ -138,7 +138,7 @@ class Shell:
 
 async def interrupted(process: asyncio.subprocess.Process) -> Result:
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         out, err = await process.communicate()
     return Result(process.returncode or 0, out.decode(), err.decode())
 
@@ -193,7 +193,7 @@ async def running_place(
     customer, operator = people
     edge = directory / "edge"
     edge.mkdir()
-    async with region.api() as url, ClmClient(url) as clm:
+    async with region.api() as url, ClmClient(url, timeout=60) as clm:
         reachable = Dependency("clm")
         reachable.up(url)
         parts = ApiRegion(clm, maestro_client, Accounts(clm, frozenset({operator.account})), reachable.check)

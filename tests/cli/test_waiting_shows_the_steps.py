@@ -29,7 +29,7 @@ DATA = {"bundle": "b", "version": "4.20.1", "endpoint": {"host": "127.0.0.9", "p
 async def read_until(stream: asyncio.StreamReader | None, wanted: str) -> str:
     assert stream is not None
     text = ""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while wanted not in text:
             line = await stream.readline()
             assert line, f"no {wanted!r} in {text!r}"
@@ -181,9 +181,17 @@ async def test_the_whole_way_to_a_management_cluster_and_back(
                 "request_id"
             ]
             assert request_id in result.err
-            by_request = (await shell.succeed("trace", request_id)).out
-            by_name = (await shell.succeed("trace", "demo")).out
-            assert by_request.splitlines()[1:] == by_name.splitlines()[1 : len(by_request.splitlines())]
+            by_request = by_name = ""
+
+            async def both_tell_the_same() -> bool:
+                """Once the last of it has been written."""
+                nonlocal by_request, by_name
+                by_request = (await shell.succeed("trace", request_id)).out
+                by_name = (await shell.succeed("trace", "demo")).out
+                lines = by_request.splitlines()
+                return "maestro.publish" in by_request and lines[1:] == by_name.splitlines()[1 : len(lines)]
+
+            await until(both_tell_the_same, 120)
             for span in ("gateway.request", "platform_api.request", "clm.commit", "sentinel.event", "adapter.run"):
                 assert span in by_request
             for span in ("maestro.commit", "maestro.publish", "agent.apply", "maestro.status", "clm.status"):

@@ -97,7 +97,7 @@ class Door:
     ) -> tuple[int, dict[str, Any], dict[str, str]]:
         """Exactly these headers, nothing added but what HTTP needs."""
         silent = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-        timeout = aiohttp.ClientTimeout(total=30)
+        timeout = aiohttp.ClientTimeout(total=120)
         async with aiohttp.ClientSession(skip_auto_headers=silent, timeout=timeout) as session:
             target = URL(url, encoded=True)
             async with session.request(method, target, headers=headers, data=_stream(body), ssl=self.ca) as answer:

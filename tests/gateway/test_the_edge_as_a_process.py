@@ -69,7 +69,7 @@ class Running:
 
     def door(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://{self.address}:8083{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.address}:8083{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -83,7 +83,7 @@ class Running:
         self.upstream.kill()
         self.upstream.wait()
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(120)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_it_serves_is_watched_and_leaves_in_order(running: Running, identities: 
             "/api/v0/x y/50%/ü",
             {"a": "ü"},
             query={"q": "a b&c=d/e", "empty": ""},
-            patience=20,
+            patience=60,
             request_id="id-1",
         ).json()
         assert said["account"] == identities.account
@@ -130,7 +130,7 @@ def test_it_serves_is_watched_and_leaves_in_order(running: Running, identities: 
 
 def test_what_the_client_makes_of_refusals(running: Running, identities: Identities) -> None:
     client = running.client(identities.user)
-    client.get("/api/v0/live", patience=20)
+    client.get("/api/v0/live", patience=60)
     with pytest.raises(ApiError) as refused:
         client.get("/api/v0/refused")
     error = refused.value
@@ -159,7 +159,7 @@ def test_every_way_of_writing_the_base_works(running: Running, identities: Ident
     for given in (host, f"https://{host}", f"https://{host}/prod", f"https://{host}/prod/", f"{host}/prod"):
         assert base_url(given) == f"https://{host}/prod"
         client = running.client(identities.user, given)
-        assert client.get("/api/v0/live", patience=20)["path"] == "/api/v0/live"
+        assert client.get("/api/v0/live", patience=60)["path"] == "/api/v0/live"
         client.close()
 
 

@@ -228,6 +228,7 @@ async def test_known_callers_pass_while_aws_is_away_and_strangers_do_not(
             host.kill()
             assert await call(identities.user) == 200
             assert await call(stranger) == 500
+            monkeypatch.setattr("regional.gateway.keyring.PATIENCE_SECONDS", 60.0)
             host.start()
             assert await call(stranger) == 200
         identities.inside.close()

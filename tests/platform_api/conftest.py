@@ -90,7 +90,11 @@ async def running_front(region: Region, maestro_client: MaestroClient, directory
     secret.write_text(SECRET)
     address = free_address(8000)
     silent = ("Content-Type",)
-    async with region.api() as url, ClmClient(url) as clm, aiohttp.ClientSession(skip_auto_headers=silent) as session:
+    async with (
+        region.api() as url,
+        ClmClient(url, timeout=60) as clm,
+        aiohttp.ClientSession(skip_auto_headers=silent) as session,
+    ):
         reachable = Dependency("clm")
         reachable.up(url)
         parts = ApiRegion(clm, maestro_client, Accounts(clm, frozenset({OPERATOR})), reachable.check)

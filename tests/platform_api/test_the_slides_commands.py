@@ -59,7 +59,7 @@ def identities(aws_host: Host) -> Iterator[Identities]:
 async def desk(
     region: Region, maestro: Maestro, aws_host: Host, authority: pki.KeyPair, tmp_path: Path, identities: Identities
 ) -> AsyncIterator[Desk]:
-    async with region.api() as url, ClmClient(url) as clm, maestro.server() as maestro_client:
+    async with region.api() as url, ClmClient(url, timeout=60) as clm, maestro.server() as maestro_client:
         reachable = Dependency("clm")
         reachable.up(url)
         parts = ApiRegion(clm, maestro_client, Accounts(clm, frozenset({OPERATOR})), reachable.check)
@@ -119,7 +119,7 @@ async def test_an_account_that_nobody_provisioned_gets_no_further_than_its_own_n
         assert (status, refused["code"]) == (403, "account-not-allowed")
         plain = json.dumps({"accountId": other.account}).encode()
         assert (await desk.awscurl("POST", "/prod/api/v0/accounts", plain))[0] == 201
-        deadline = asyncio.get_running_loop().time() + 20
+        deadline = asyncio.get_running_loop().time() + 60
         while (await stranger.awscurl("GET", "/prod/api/v0/clusters"))[0] != 200:
             assert asyncio.get_running_loop().time() < deadline
         for path in ("resource_bundles", "management_clusters", "accounts"):
