@@ -61,7 +61,7 @@ class LiveRegion:
             [str(tools() / "bin" / "kubectl"), "--kubeconfig", str(self.kubeconfig(cluster)), *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
             input=stdin,
         )
@@ -93,7 +93,16 @@ class LiveRegion:
                 raise AssertionError(f"not healthy after {seconds} s: {json.dumps(troubled, indent=1)}")
             time.sleep(0.3)
 
-    def eventually(self, check: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    def rest_gitops(self, cluster: str) -> None:
+        """Scaled to nothing again and again, since on a busy machine GitOps may heal itself before it ends."""
+
+        def gone() -> bool:
+            self.kubectl(cluster, "-n", "argocd", "scale", "deployment/argocd", "--replicas=0")
+            return not self.pods(cluster, "argocd/")
+
+        self.eventually(gone, f"gitops of {cluster} rests")
+
+    def eventually(self, check: Callable[[], Any], what: str, seconds: float = 120) -> Any:
         deadline = time.monotonic() + seconds
         while not (value := check()):
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

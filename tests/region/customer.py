@@ -42,7 +42,7 @@ class Customer:
         assert status == 200, body
         return body
 
-    def until(self, path: str, good: Callable[[Any], bool], what: str, seconds: float = 60) -> Any:
+    def until(self, path: str, good: Callable[[Any], bool], what: str, seconds: float = 120) -> Any:
         """The resource once it is as it should be."""
         deadline = time.monotonic() + seconds
         while True:
@@ -52,13 +52,13 @@ class Customer:
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}: {json.dumps(body)[:2000]}"
             time.sleep(0.1)
 
-    def until_gone(self, path: str, seconds: float = 60) -> None:
+    def until_gone(self, path: str, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while (found := self.ask("GET", path))[0] != 404:
             assert time.monotonic() < deadline, f"{path} is not gone after {seconds} s: {json.dumps(found[1])[:2000]}"
             time.sleep(0.1)
 
-    def bundle_of(self, work: dict[str, Any], good: Callable[[dict[str, Any]], bool], seconds: float = 60) -> Any:
+    def bundle_of(self, work: dict[str, Any], good: Callable[[dict[str, Any]], bool], seconds: float = 120) -> Any:
         return self.until(f"/resource_bundles/{work['id']}", good, f"bundle {work['name']}", seconds)
 
 

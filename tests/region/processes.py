@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -47,19 +50,32 @@ def of_home(home: Path) -> set[int]:
     return members
 
 
+def files(directory: Path) -> Iterator[tuple[Path, str]]:
+    """All plain ones below it; some may go while others are read, for nothing stands still in a region."""
+    for place, _, names in os.walk(directory):
+        for path in (Path(place) / name for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    yield path, path.read_text(errors="replace")
+
+
 def open_files(pid: int) -> set[str]:
+    """None of a process that has ended meanwhile."""
     found = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.add(str(link.readlink()))
-        except OSError:
-            continue
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(link.readlink()))
     return found
 
 
 def environment(pid: int) -> str:
-    """What the process was started with. A fork shows what its parent had, so manifests are read beside this."""
-    return Path(f"/proc/{pid}/environ").read_bytes().replace(b"\0", b"\n").decode(errors="replace")
+    """What the process was started with. A fork shows what its parent had, so manifests are read beside this. Empty
+    if the process has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().replace(b"\0", b"\n").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def peers(pid: int) -> set[str]:
@@ -77,7 +93,10 @@ def opened(pid: int) -> set[tuple[str, int]]:
 def _sockets(pid: int) -> list[tuple[tuple[str, int], tuple[str, int]]]:
     """Both ends of each TCP socket; one that listens has port 0 at the far end."""
     inodes = {m.group(1) for f in open_files(pid) if (m := re.match(r"socket:\[(\d+)\]", f))}
-    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    try:
+        rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    except OSError:
+        return []  # it has ended meanwhile
     return [(_end(fields[1]), _end(fields[2])) for fields in rows if fields[9] in inodes]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.region.conftest import LiveRegion
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(900)]
 
 VALUES = Path("argocd/config/management-cluster/hypershift/values.yaml")
 

@@ -140,9 +140,7 @@ def test_twenty_clusters_among_random_kills(region: LiveRegion) -> None:
     assert len(killer.killed) >= LEAST_KILLS, story
     region.wait_healthy()
     for host in MANAGEMENT_CLUSTERS:
-        region.eventually(
-            lambda host=host: leftovers(region, host) == before[host], f"{host} is as it was; {story}", 60
-        )
+        region.eventually(lambda host=host: leftovers(region, host) == before[host], f"{host} is as it was; {story}")
     customer = Customer(region)
     try:
         assert not [found for found in customer.get("/clusters")["items"] if found["name"] in names]

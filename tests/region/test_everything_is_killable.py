@@ -79,7 +79,9 @@ def test_twenty_random_kills(region: LiveRegion) -> None:
 
 @pytest.mark.parametrize("service", ["postgres", "broker", "aws", "warm", "gateway", "rc-api", "mc01-node"])
 def test_each_part_comes_back(region: LiveRegion, service: str) -> None:
+    region.wait_healthy()
     old = region.pid(service)
+    assert old
     os.kill(old, signal.SIGKILL)
     region.eventually(lambda: region.pid(service) not in (0, old), f"{service} runs again")
     region.wait_healthy()
@@ -105,6 +107,6 @@ def test_an_interrupted_up_is_finished_by_the_next() -> None:
         assert "provision-regional" in accounts
     finally:
         live.regionctl("down", "--region", live.name, "--purge", "--yes", check=False)
-        live.eventually(lambda: not processes.of_home(live.home), "nothing is left running", 15)
+        live.eventually(lambda: not processes.of_home(live.home), "nothing is left running")
         assert not live.paths.root.exists()
         live.home.rmdir() if not any(live.home.iterdir()) else None

@@ -13,7 +13,7 @@ from regional.core.paths import checkout
 from tests.region import processes
 from tests.region.conftest import SLOW, LiveRegion, new_home
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(400 * SLOW)]
+pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(900 * SLOW)]
 
 
 def tour() -> list[str]:
@@ -30,7 +30,7 @@ def test_the_tour_works_as_written(tmp_path: Path) -> None:
     assert commands[0].startswith("eval ") and commands[-1].startswith("regionctl down --purge")
     script = "\n".join(["set -euo pipefail", *(c.replace(".venv/", f"{checkout()}/.venv/") for c in commands)])
     # A deleted pod needs a moment to come back before the region is stopped; a reader takes that moment by reading.
-    pause = "regionctl status --wait 60\n"
+    pause = "regionctl status --wait 180\n"
     script = script.replace("regionctl logs maestro-server", f"{pause}regionctl logs maestro-server")
     try:
         live.up()
@@ -39,7 +39,7 @@ def test_the_tour_works_as_written(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         assert "Synced" in done.stdout and "all data of region local is removed" in done.stdout
-        assert not processes.of_home(live.home)
+        live.eventually(lambda: not processes.of_home(live.home), "no process is left")
     finally:
         live.regionctl("down", "--purge", "--yes", check=False)
         shutil.rmtree(live.home, ignore_errors=True)

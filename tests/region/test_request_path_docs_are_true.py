@@ -16,7 +16,7 @@ import pytest
 from regional.core.paths import checkout
 from tests.region.conftest import SLOW, LiveRegion
 
-pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(300 * SLOW)]
+pytestmark = [pytest.mark.xdist_group("region"), pytest.mark.timeout(900 * SLOW)]
 
 
 def commands() -> list[str]:
@@ -59,7 +59,13 @@ def test_the_commands_work_as_written(region: LiveRegion, directory: Path) -> No
     request = f"$(regionctl cluster describe demo -o json | {sys.executable} -c '{_LAST_REQUEST}')"
     script = script.replace("REQUEST-ID", request)
     done = subprocess.run(
-        ["bash", "-c", script], cwd=directory, env=region.env, capture_output=True, text=True, timeout=200, check=False
+        ["bash", "-c", script],
+        cwd=directory,
+        env=region.env,
+        capture_output=True,
+        text=True,
+        timeout=450 * SLOW,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     for expected in (
