@@ -14,7 +14,7 @@ from regional.local.provisioner.outputs import bucket_name
 from tests.provisioner.harness import AWS_REGION, Ground
 from tests.provisioner.mqtt_client import agent_bundle
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 HANDOVER = "maestro/agent-handover/{}"
 

@@ -12,7 +12,7 @@ from regional.core.problems import UserError
 from tests.provisioner.harness import Ground
 from tests.provisioner.mqtt_client import Client, Refused, agent_bundle, server_bundle
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 TOPICS = "sources/maestro-test-local/consumers"
 

@@ -90,6 +90,7 @@ async def sending(client: MaestroClient) -> AsyncIterator[Sender]:
         await task
 
 
+@pytest.mark.timeout(900)
 async def test_no_message_is_lost_while_a_certificate_is_rotated(
     ground: Ground, database: dict[str, str], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from regional.kube.client import Client
 from regional.local.provisioner.cluster import bootstrap_kubeconfig
 from tests.provisioner.harness import AWS_REGION, Ground
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
 class Clusters:

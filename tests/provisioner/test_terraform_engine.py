@@ -25,6 +25,7 @@ COMMON = {
 }
 
 
+@pytest.mark.timeout(900)
 async def test_terraform_applies_a_root_and_the_key_stays_out_of_its_state(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from regional.local.provisioner import edge
 from regional.local.provisioner.roots.api_gateway import CONFIG_SECRET, PORT, EdgeFiles
 from tests.provisioner.harness import AWS_REGION, Ground
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
