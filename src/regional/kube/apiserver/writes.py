@@ -14,7 +14,7 @@ from regional.kube.apiserver import crds, incoming
 from regional.kube.apiserver.admission import Admission, suffix
 from regional.kube.apiserver.calls import Call
 from regional.kube.apiserver.catalogue import CRDS, Catalogue, store_name
-from regional.kube.apiserver.entries import Entry, Obj, at_revision
+from regional.kube.apiserver.entries import Entry, Obj, entry_of
 from regional.kube.apiserver.errors import (
     Cause,
     StatusError,
@@ -104,7 +104,7 @@ class Writer:
             )
         if not subresource and call.kind.create_on_update and self._absent(call):
             return await self._create(call, sent)
-        removed: list[int] = []
+        removed: list[Entry] = []
 
         def decide(live: Entry | None) -> Decision:
             if live is None:
@@ -134,7 +134,7 @@ class Writer:
         patch = incoming.decode_patch(call, how)
         schema = self._catalogue.schema(call.kind)
         name = call.target.name
-        removed: list[int] = []
+        removed: list[Entry] = []
 
         def decide(live: Entry | None) -> Decision:
             if live is None:
@@ -157,7 +157,7 @@ class Writer:
         if named:
             self._same_identity(call, applied, applied | {"metadata": {"name": call.target.name}})
         force = call.request.flag("force")
-        removed: list[int] = []
+        removed: list[Entry] = []
         created: list[bool] = []
         subresource = call.target.subresource
 
@@ -282,7 +282,7 @@ class Writer:
         new: Obj,
         old: Obj,
         live: Entry,
-        removed: list[int],
+        removed: list[Entry],
         *,
         subresource: str,
         managed: bool = False,
@@ -300,8 +300,8 @@ class Writer:
             crds.accept(new, self._catalogue, self._clock.now())
         self._admission.allocate(call, new, old)
         if let_go(kind.group, kind.kind, new):
-            removed.append(live.revision)
-            return Remove(self._to_store(call, new))
+            removed.append(_unstored(self._to_store(call, new), live))
+            return Remove(live.obj())
         if apply.unchanged(old, new):
             return Keep(live)
         return Put(self._to_store(call, new))
@@ -355,11 +355,11 @@ class Writer:
         return await act(store_name(call.kind), call.namespace, name, decide)
 
     async def _answer(
-        self, call: Call, decide: Decide, removed: list[int], created: list[bool] | None = None
+        self, call: Call, decide: Decide, removed: list[Entry], created: list[bool] | None = None
     ) -> Response:
         entry = await self._commit(call, call.target.name, decide)
-        if removed:  # the write that lets an object go answers with the revision before its end
-            entry = at_revision(entry, removed[-1])
+        if removed:  # the write that lets an object go answers with what it asked for; nobody else ever sees that
+            entry = removed[-1]
         return self._renderer.single(201 if created else 200, call.kind, entry, call.wanted)
 
     async def mutate(
@@ -367,7 +367,7 @@ class Writer:
     ) -> Entry:
         """A subresource's own change to a live object (scale, binding): `change` alters it in place, and if `managed`
         says who owns what."""
-        removed: list[int] = []
+        removed: list[Entry] = []
 
         def decide(live: Entry | None) -> Decision:
             if live is None:
@@ -395,7 +395,7 @@ class Writer:
 
     async def alter(self, call: Call, change: Callable[[Obj], None]) -> Entry:
         """A change that is the server's own (binding, finalize): no ownership, no rules of the main path."""
-        removed: list[int] = []
+        removed: list[Entry] = []
 
         def decide(live: Entry | None) -> Decision:
             if live is None:
@@ -403,12 +403,12 @@ class Writer:
             obj = live.obj()
             change(obj)
             if let_go(call.kind.group, call.kind.kind, obj):
-                removed.append(live.revision)
-                return Remove(obj)
+                removed.append(_unstored(obj, live))
+                return Remove(live.obj())
             return Put(obj)
 
         entry = await self._commit(call, call.target.name, decide)
-        return at_revision(entry, removed[-1]) if removed else entry
+        return removed[-1] if removed else entry
 
     async def finalize(self, call: Call) -> Response:
         """PUT namespaces/x/finalize: the only way to a namespace's own finalizers."""
@@ -428,6 +428,12 @@ class Writer:
             namespace["metadata"] = self._tracked(call, before, namespace, "finalize")["metadata"]
 
         return self._renderer.single(200, call.kind, await self.alter(call, release), call.wanted)
+
+
+def _unstored(obj: Obj, live: Entry) -> Entry:
+    """The content of a write that removes its object instead, under the revision before its end."""
+    obj["metadata"]["resourceVersion"] = str(live.revision)
+    return entry_of(obj, ())
 
 
 def _servers_own(kind: Kind) -> tuple[str, ...]:
