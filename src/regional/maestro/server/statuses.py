@@ -120,8 +120,8 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
         return not (self.deleting or self.deleted)
 
     def adds_nothing_to(self, known: Report) -> bool:
-        """The newer sequence id is not everything: an agent may tell last what it had to tell before, or nothing."""
-        return self.version < known.version or (self.version == known.version and bool(known.note) and not self.note)
+        """The newer sequence id is not everything: an agent may tell last that it has nothing to tell."""
+        return self.version == known.version and bool(known.note) and not self.note
 
 
 class Stored(msgspec.Struct, kw_only=True, frozen=True):
