@@ -256,7 +256,7 @@ class Server:
             await asyncio.sleep(0.02)
         held = self.leases.held & set(consumers)
         # Neither waits for the other: what was not confirmed may take long to send.
-        await side_by_side(self.delivery.catch_up(held), self.resync.ask_everyone(held))
+        await side_by_side(self.delivery.catch_up(held), self.resync.ask_everyone(held), self.resync.remind(held))
 
     async def _spec_resync(self, event: Event) -> None:
         await self.resync.answer(event)

@@ -148,6 +148,27 @@ class Resync:
         )
         return True
 
+    async def remind(self, consumers: Collection[str]) -> None:
+        """Agents of the Go Maestro's make ask what they lack once, when they connect; if nobody listened just then, one
+        that has restarted knows nothing of what was confirmed before. So they are sent all of it: what they have
+        already they pass over."""
+        pool = pool_of(self._database)
+        names = await pool.fetch(
+            "SELECT name FROM consumers WHERE name = ANY($1) AND agent <> '' AND coalesce(agent_version, '') = ''",
+            list(consumers),
+        )
+        for name in (row["name"] for row in names):
+            last: str | None = ""
+            while last is not None:
+                rows = await pool.fetch(
+                    "SELECT id FROM resources WHERE consumer_name = $1 AND id > $2 AND due_at IS NULL"
+                    " AND deleted_at IS NULL ORDER BY id LIMIT $3",
+                    *(name, last, PAGE),
+                )
+                last = rows[-1]["id"] if rows else None
+                for bundle in await self._bundles.some([row["id"] for row in rows]):
+                    await self._delivery.offer_patiently(bundle, RESYNC_RESPONSE)
+
     async def ask_everyone(self, among: Collection[str] | None = None) -> None:
         """After a new session with the broker, or of new consumers: which statuses have changed since ours?
 
