@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from regional.maestro.server.agent_works import HIGHEST, AgentWorks, possible
 from regional.maestro.server.bundles import Bundles
 from regional.maestro.server.connection import pool_of
 from regional.maestro.server.consumers import Consumers
-from regional.maestro.server.delivery import PAGE, Delivery, Publish
+from regional.maestro.server.delivery import PAGE, Delivery, Publish, side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -154,20 +155,23 @@ class Resync:
         already they pass over."""
         pool = pool_of(self._database)
         names = await pool.fetch(
-            "SELECT name FROM consumers WHERE name = ANY($1) AND agent <> '' AND coalesce(agent_version, '') = ''",
-            list(consumers),
+            "SELECT name FROM consumers WHERE name = ANY($1) AND coalesce(agent_version, '') = ''", list(consumers)
         )
-        for name in (row["name"] for row in names):
-            last: str | None = ""
-            while last is not None:
-                rows = await pool.fetch(
+        turns = asyncio.Semaphore(4)  # a page at a time, so that no consumer waits for all of another's
+        await side_by_side(*(self._remind(row["name"], turns) for row in names))
+
+    async def _remind(self, consumer: str, turns: asyncio.Semaphore) -> None:
+        last: str | None = ""
+        while last is not None:
+            async with turns:
+                rows = await pool_of(self._database).fetch(
                     "SELECT id FROM resources WHERE consumer_name = $1 AND id > $2 AND due_at IS NULL"
                     " AND deleted_at IS NULL ORDER BY id LIMIT $3",
-                    *(name, last, PAGE),
+                    *(consumer, last, PAGE),
                 )
-                last = rows[-1]["id"] if rows else None
                 for bundle in await self._bundles.some([row["id"] for row in rows]):
                     await self._delivery.offer_patiently(bundle, RESYNC_RESPONSE)
+            last = rows[-1]["id"] if rows else None
 
     async def ask_everyone(self, among: Collection[str] | None = None) -> None:
         """After a new session with the broker, or of new consumers: which statuses have changed since ours?
