@@ -6,9 +6,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from regional.maestro.client import MaestroClient
 from regional.maestro.protocol.events import RESYNC_RESPONSE, STATUS, Event, event_type
 from regional.maestro.server import quiet
-from tests.maestro.harness import Document, Maestro, config_map, connect, eventually
+from tests.maestro.harness import Document, Maestro, Wire, config_map, connect, eventually
 from tests.maestro.test_a_go_agent_is_understood import said, spec_of, stored
 from tests.maestro.test_a_go_agent_is_understood import status as news_of
 from tests.maestro.test_agents_may_be_quiet import asked_for
@@ -17,6 +18,19 @@ from tests.maestro.test_agents_may_be_quiet import asked_for
 def status(spec: Event, conditions: list[Document], *, resync: bool = False) -> Event:
     event = news_of(spec, conditions)
     return msgspec.structs.replace(event, type=event_type(STATUS, RESYNC_RESPONSE)) if resync else event
+
+
+async def greeted(client: MaestroClient, agent: Wire) -> None:
+    """It has told of a bundle, and that it was heard is stored: a silent one would be asked for anything at all."""
+    made = await client.create_bundle("mc01", [config_map("first")])
+    event = status(await spec_of(agent, made["id"], 1), [said("Applied", "True", 1)])
+    await agent.send(event)
+    await stored(client, made["id"], event)
+
+    async def seen() -> bool:
+        return bool((await client.consumers())[0].get("last_seen_at"))
+
+    await eventually(seen)
 
 
 async def test_an_empty_status_does_not_take_the_place_of_one_that_waits_for_the_database(maestro: Maestro) -> None:
@@ -58,6 +72,7 @@ async def test_what_an_agent_was_asked_for_is_asked_for_again_until_it_holds(
     monkeypatch.setattr(quiet, "ASK_SECONDS", 0.2)
     async with maestro.server() as client, maestro.wire("mc01") as agent:
         await client.create_consumer("mc01")
+        await greeted(client, agent)
         made = await client.create_bundle("mc01", [config_map("a")])
         spec = await spec_of(agent, made["id"], 1)
         news = status(spec, [said("Applied", "True", 1)])
@@ -79,6 +94,7 @@ async def test_an_empty_answer_that_was_the_first_of_its_version_is_asked_about(
     monkeypatch.setattr(quiet, "ASK_SECONDS", 0.2)
     async with maestro.server() as client, maestro.wire("mc01") as agent:
         await client.create_consumer("mc01")
+        await greeted(client, agent)
         made = await client.create_bundle("mc01", [config_map("a")])
         spec = await spec_of(agent, made["id"], 1)
         empty = status(spec, [], resync=True)
