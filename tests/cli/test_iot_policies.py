@@ -107,3 +107,9 @@ def test_what_is_not_known_is_asked_for() -> None:
     nowhere = run("agent", "--region", "atlantis", "--account", ACCOUNT)
     assert isinstance(nowhere.exception, UserError)
     assert "--aws-region" in nowhere.exception.hint
+
+
+def test_an_account_that_is_none_is_called_that() -> None:
+    refused = run("agent", *REGION, "--account", "123").exception
+    assert isinstance(refused, UserError)
+    assert refused.message == "'123' is not an account: they have 12 digits"

@@ -37,6 +37,8 @@ def iot_policy(
     from regional.local.provisioner import iot_records
 
     rendered = _rendered(paths.checkout() / "deploy" / environment / region / "terraform" / "regional.json")
+    if account is not None and not re.fullmatch("[0-9]{12}", account):
+        raise UserError(f"{account!r} is not an account: they have 12 digits", "--account 123456789012", 2)
     account = account or rendered.get("account_id", "")
     if not re.fullmatch("[0-9]{12}", account):
         raise UserError("which account is the broker in?", "say it: --account 123456789012", 2)
