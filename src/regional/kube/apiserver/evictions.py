@@ -39,7 +39,7 @@ class Budgets:
 
         def decide(live: Entry | None) -> Decision:
             if live is None:
-                raise too_many(name_of(found[0]), "")
+                raise too_many("")
             budget = live.obj()
             self._take(budget, pod)
             return Put(budget)
@@ -56,10 +56,12 @@ class Budgets:
                 return
         allowed = int(status.get("disruptionsAllowed") or 0)
         if int(status.get("observedGeneration") or 0) < generation_of(budget):
-            raise too_many(name, f"The disruption budget {name} is still being processed by the server.")
+            raise too_many(f"The disruption budget {name} is still being processed by the server.", 10)
         if allowed <= 0:
+            if healthy > needed:  # taken by evictions that no controller has counted yet
+                raise too_many(f"The disruption budget {name} does not allow evicting pods currently")
             words = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
-            raise too_many(name, words)
+            raise too_many(words)
         disrupted = status.setdefault("disruptedPods", {})
         if len(disrupted) > MOST_DISRUPTED:
             raise StatusError(403, "Forbidden", "DisruptedPods map too big - too many evictions not confirmed by PDB")
@@ -67,8 +69,15 @@ class Budgets:
         disrupted[name_of(pod)] = rfc3339(self._clock.now())
 
 
-def too_many(name: str, why: str) -> StatusError:
+def too_many(why: str, seconds: int = 0) -> StatusError:
+    """`seconds` after which it is worth another try, where that is known."""
     details: Obj = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    if seconds:
+        details["retryAfterSeconds"] = seconds
     return StatusError(
-        429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", details
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        details,
+        headers={"retry-after": str(seconds)} if seconds else {},
     )
